@@ -1,0 +1,142 @@
+// Package envoy turns the routing model into Envoy resources, and deploy-time flags
+// into an Envoy bootstrap. It decides nothing: what is to be served is in the model,
+// how stock Envoy is made to serve it is here. Equal models give equal bytes.
+package envoy
+
+import (
+	"time"
+
+	"aether.io/aether/internal/object"
+)
+
+// Listener is one bound port of one Gateway.
+type Listener struct {
+	Name    string // <ns>/<gateway>/<port>
+	Address string // IP to bind
+	Port    uint32 // port to bind, offset already added
+	Chains  []Chain
+	Origin  []object.Key
+}
+
+// Chain is one filter chain: one route table behind one way of being reached.
+type Chain struct {
+	Name      string   // the route table's name: <ns>/<gateway>/<port> for HTTP, <ns>/<gateway>/<section> for HTTPS
+	SNI       []string // server names, "*.x" for wildcards; empty: every name. Only with Secrets
+	Secrets   []string // SDS names of the certificates; empty: plain HTTP
+	PerHost   bool     // one scope a host with the miss path, else all hosts in <table>|*
+	AccessLog string   // path of the JSON lines access log; empty: no logger installed
+}
+
+// Scope is the routes of one (table, host), or of the whole table if Host is "*":
+// then it holds every virtual host that has no scope of its own.
+type Scope struct {
+	Table        string
+	Host         string // exact host in lower case, or "*"
+	PerHost      bool   // the table is in scope-per-host mode
+	VirtualHosts []VirtualHost
+	Origin       []object.Key
+}
+
+// VirtualHost is the routes of one host in the order in which they are tried.
+// A request that none matches gets 404.
+type VirtualHost struct {
+	Host   string // exact, "*.x" or "*"; lower case
+	Routes []Route
+}
+
+// Route is one match of one rule.
+type Route struct {
+	Name     string // <ns>/<route>/<rule>/<match>, unique in its virtual host
+	Path     PathMatch
+	Headers  []HeaderMatch
+	Method   string // empty: any
+	Query    []QueryMatch
+	Backends []WeightedBackend // empty: answered with 500
+}
+
+// PathMatch says which paths match. The zero PathMatch is every path.
+type PathMatch struct {
+	Kind  PathKind
+	Value string
+}
+
+// PathKind is how a path is compared.
+type PathKind uint8
+
+// The ways to compare a path.
+const (
+	PathPrefix PathKind = iota // segment-wise, trailing slash ignored
+	PathExact
+	PathRegex // RE2, the whole path
+)
+
+// HeaderMatch is one header condition.
+type HeaderMatch struct {
+	Name  string // lower case
+	Value string
+	Regex bool // RE2, the whole value
+}
+
+// QueryMatch is one query parameter condition; values are compared as sent, not decoded.
+type QueryMatch struct {
+	Name  string
+	Value string
+	Regex bool
+}
+
+// WeightedBackend is one share of a route's requests.
+type WeightedBackend struct {
+	Cluster string // empty: an invalid backend, whose share is answered with 500
+	Weight  uint32 // a route whose weights are all 0 is answered with 500
+}
+
+// Cluster is one port of one Service.
+type Cluster struct {
+	Name           string // <ns>/<service>/<port>
+	ConnectTimeout time.Duration
+	Protocol       Protocol
+	Origin         []object.Key
+}
+
+// Protocol is what the backend speaks.
+type Protocol uint8
+
+// The protocols of backends.
+const (
+	HTTP1 Protocol = iota
+	HTTP2
+)
+
+// Endpoints is the addresses of one cluster, sorted, without duplicates.
+type Endpoints struct {
+	Cluster   string
+	Addresses []Address
+	Origin    []object.Key
+}
+
+// Address is where one endpoint listens.
+type Address struct {
+	IP   string
+	Port uint32
+}
+
+// Secret is one certificate with its key, checked before it gets here.
+type Secret struct {
+	Name   string // <ns>/<name>
+	Chain  []byte // PEM
+	Key    []byte // PEM
+	Origin []object.Key
+}
+
+// Runtime is the runtime layer of a scope: what changes in a running Envoy without
+// an update of any other resource.
+type Runtime struct {
+	AccessLogs map[string]AccessLog // by route table
+	Origin     []object.Key
+}
+
+// AccessLog is which requests of a route table are logged.
+type AccessLog struct {
+	Enabled       bool
+	SuccessSample uint32 // percent of successful requests; failures are always logged
+}

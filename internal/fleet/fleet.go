@@ -1,0 +1,93 @@
+// Package fleet describes what proxies are observed to run. It is the vocabulary in
+// which the discovery side reports and status, console and command line read; it
+// observes nothing itself.
+package fleet
+
+import (
+	"time"
+
+	"aether.io/aether/internal/resource"
+	"aether.io/aether/internal/scope"
+)
+
+// Peer is who subscribes, as proved by its SVID and said in its Subscribe.
+type Peer struct {
+	ID           string // pod name
+	PodUID       string
+	Node         string
+	Identity     string // SPIFFE ID
+	Addr         string // remote address
+	Serial       string // of its SVID, lower-case hexadecimal
+	NotAfter     time.Time
+	EnvoyVersion string
+	BuildVersion string
+}
+
+// Proxy is one proxy as observed.
+type Proxy struct {
+	Peer
+	Scope       scope.Scope `json:"-"`
+	ScopeName   string      // Scope as text
+	Connected   bool
+	Since       time.Time // of the last change of Connected
+	Version     string    // acknowledged; empty before the first Ack
+	Current     bool      // Version is the scope's current one and nothing is pending
+	Laggard     string    // reason why it counts as a laggard, empty if it does not
+	LaggardFrom time.Time
+	Pending     []resource.Name
+	Refused     []resource.Refusal
+	BoundPorts  []uint32
+	Status      Status
+}
+
+// Status is what a proxy last reported of itself.
+type Status struct {
+	SVIDSerial   string
+	IssuerKeyID  string
+	SVIDNotAfter time.Time
+	MountedRoots []string
+	PushedRoots  []string
+	Checks       []Check
+}
+
+// Check is one of a proxy's own health checks.
+type Check struct {
+	Name   string    `json:"name"`
+	State  string    `json:"state"`
+	Reason string    `json:"reason,omitempty"`
+	Since  time.Time `json:"since"`
+}
+
+// The reasons for which a proxy is a laggard.
+const (
+	LagNotConnected = "Disconnected"
+	LagNoAck        = "NotAcknowledged" // past the Ack deadline
+	LagPending      = "Pending"         // accepted, still warming past the Ack deadline
+)
+
+// Verdict is whether a set of resources is live where it should be.
+type Verdict struct {
+	Total    int       // proxies of the scope that count: connected and no laggards
+	Live     int       // of those, how many run all of the resources
+	Refused  []Refused // who refused what, sorted, at most 10
+	Laggards []Laggard // who does not count, sorted, at most 10
+	Unbound  []Laggard // who runs the resources but has not bound the port, at most 10
+	At       time.Time // when it was observed
+}
+
+// IsLive reports whether at least one proxy counts and every one that counts runs
+// all of the resources with the port bound.
+func (v Verdict) IsLive() bool { return v.Total > 0 && v.Live == v.Total }
+
+// Refused is one proxy's refusal.
+type Refused struct {
+	Proxy string
+	resource.Refusal
+}
+
+// Laggard is a proxy that is behind, and since when.
+type Laggard struct {
+	Proxy  string
+	Reason string
+	Since  time.Time
+}

@@ -1,0 +1,88 @@
+// Package object names configuration objects and the changes to them, in the one
+// form in which every source (Kubernetes, a directory) hands them to the routing graph.
+// It holds no object and reads none.
+package object
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Kind is the kind of a configuration object. One name stands for one API group:
+// Aether reads no two kinds of the same name.
+type Kind string
+
+// The kinds that Aether reads.
+const (
+	GatewayClass      Kind = "GatewayClass"
+	Gateway           Kind = "Gateway"
+	HTTPRoute         Kind = "HTTPRoute"
+	ReferenceGrant    Kind = "ReferenceGrant"
+	Namespace         Kind = "Namespace"
+	Service           Kind = "Service"
+	EndpointSlice     Kind = "EndpointSlice"
+	Secret            Kind = "Secret"
+	ConfigMap         Kind = "ConfigMap"
+	MeshConfig        Kind = "MeshConfig"
+	GatewayParameters Kind = "GatewayParameters"
+)
+
+// Kinds lists every kind in the order in which they are best applied: what is
+// referred to before what refers to it.
+func Kinds() []Kind {
+	return []Kind{
+		Namespace, GatewayClass, GatewayParameters, MeshConfig, ReferenceGrant,
+		Secret, ConfigMap, Service, EndpointSlice, Gateway, HTTPRoute,
+	}
+}
+
+// Namespaced reports whether objects of the kind live in a namespace.
+func (k Kind) Namespaced() bool { return k != GatewayClass && k != Namespace }
+
+// Key names one object. Namespace is empty for kinds that are not namespaced.
+type Key struct {
+	Kind      Kind
+	Namespace string
+	Name      string
+}
+
+// String is Kind/namespace/name, or Kind/name without a namespace.
+func (k Key) String() string {
+	if k.Namespace == "" {
+		return string(k.Kind) + "/" + k.Name
+	}
+	return string(k.Kind) + "/" + k.Namespace + "/" + k.Name
+}
+
+// ParseKey reads what String wrote.
+func ParseKey(s string) (Key, error) {
+	part := strings.Split(s, "/")
+	switch {
+	case len(part) == 2 && part[0] != "" && part[1] != "":
+		return Key{Kind: Kind(part[0]), Name: part[1]}, nil
+	case len(part) == 3 && part[0] != "" && part[1] != "" && part[2] != "":
+		return Key{Kind: Kind(part[0]), Namespace: part[1], Name: part[2]}, nil
+	}
+	return Key{}, fmt.Errorf("object key %q: want Kind/name or Kind/namespace/name", s)
+}
+
+// Compare orders keys by kind, namespace, name.
+func (k Key) Compare(o Key) int {
+	return cmp.Or(cmp.Compare(k.Kind, o.Kind), cmp.Compare(k.Namespace, o.Namespace), cmp.Compare(k.Name, o.Name))
+}
+
+// Object is a typed API object. It is immutable once it has left its source.
+type Object interface {
+	metav1.Object
+	runtime.Object
+}
+
+// Change says that the object of that key is now Object, or gone if Object is nil.
+type Change struct {
+	Key    Key
+	Object Object
+}
