@@ -1,0 +1,81 @@
+package configv1
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// meshConfigJSON is a MeshConfig as bytes: all but the spec is encoding/json's business.
+type meshConfigJSON struct {
+	metav1.TypeMeta `json:",inline"`
+	Metadata        metav1.ObjectMeta `json:"metadata,omitzero"`
+	Spec            json.RawMessage   `json:"spec,omitempty"`
+	Status          MeshConfigStatus  `json:"status,omitzero"`
+}
+
+// MarshalJSON writes the spec with its presence: nil is no spec, empty is {}, and an
+// explicit 0 or false is written. The bytes of one object are always the same.
+func (c MeshConfig) MarshalJSON() ([]byte, error) { //nolint:gocritic // a value must marshal too, as lists hold values
+	out := meshConfigJSON{TypeMeta: c.TypeMeta, Metadata: c.ObjectMeta, Status: c.Status}
+	if c.Spec != nil {
+		spec, err := protojson.Marshal(c.Spec)
+		if err != nil {
+			return nil, fmt.Errorf("encode spec: %w", err)
+		}
+		out.Spec = spec // encoding/json compacts it, which removes protojson's random spaces
+	}
+	return json.Marshal(out)
+}
+
+// UnmarshalJSON reads an object, leaves the spec's unknown fields out and lists them
+// in UnknownFields. A known field of the wrong type is a *FieldError.
+func (c *MeshConfig) UnmarshalJSON(data []byte) error {
+	var in meshConfigJSON
+	if err := json.Unmarshal(data, &in); err != nil {
+		return err
+	}
+	next := MeshConfig{TypeMeta: in.TypeMeta, ObjectMeta: in.Metadata, Status: in.Status}
+	if len(in.Spec) > 0 && string(in.Spec) != "null" {
+		spec, unknown, err := DecodeSpec(in.Spec)
+		if err != nil {
+			return err
+		}
+		next.Spec, next.UnknownFields = spec, unknown
+	}
+	*c = next
+	return nil
+}
+
+// DeepCopyInto copies c into out, sharing nothing.
+func (c *MeshConfig) DeepCopyInto(out *MeshConfig) {
+	*out = MeshConfig{TypeMeta: c.TypeMeta, UnknownFields: slices.Clone(c.UnknownFields)}
+	c.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	if c.Spec != nil {
+		out.Spec = proto.CloneOf(c.Spec)
+	}
+	c.Status.DeepCopyInto(&out.Status)
+}
+
+// DeepCopy copies c, sharing nothing.
+func (c *MeshConfig) DeepCopy() *MeshConfig {
+	if c == nil {
+		return nil
+	}
+	out := new(MeshConfig)
+	c.DeepCopyInto(out)
+	return out
+}
+
+// DeepCopyObject is DeepCopy as a runtime.Object needs it.
+func (c *MeshConfig) DeepCopyObject() runtime.Object {
+	if c == nil {
+		return nil
+	}
+	return c.DeepCopy()
+}
