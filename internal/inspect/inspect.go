@@ -1,0 +1,129 @@
+// Package inspect answers read-only questions about a running process as JSON over a
+// Unix socket whose mode says who may ask, and asks them. What it shows holds no
+// secrets: that is the duty of each page.
+package inspect
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"aether.io/aether/internal/journal"
+	"aether.io/aether/internal/logkey"
+)
+
+// Page answers one path with a value that encodes as JSON.
+type Page func(r *http.Request) (any, error)
+
+// EventsPath is where a process's journal is followed: one JSON event a line, those
+// after ?since=SEQ, then new ones as they come until the client goes.
+const EventsPath = "/v1/events"
+
+// Handler serves pages by path, and j at EventsPath. raw adds handlers of their own kind.
+func Handler(log *slog.Logger, j *journal.Journal, pages map[string]Page, raw map[string]http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	for path, page := range pages {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
+			v, err := page(r)
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusBadRequest)
+				return
+			}
+			w.Header().Set("Content-Type", "application/json")
+			if err := json.NewEncoder(w).Encode(v); err != nil {
+				log.Debug("answer inspection", logkey.Path, path, logkey.Error, err)
+			}
+		})
+	}
+	for path, h := range raw {
+		mux.Handle("GET "+path, h)
+	}
+	mux.HandleFunc("GET "+EventsPath, func(w http.ResponseWriter, r *http.Request) { follow(w, r, j) })
+	return mux
+}
+
+func follow(w http.ResponseWriter, r *http.Request, j *journal.Journal) {
+	since, err := strconv.ParseUint(cmpOr(r.URL.Query().Get("since"), "0"), 10, 64)
+	if err != nil {
+		http.Error(w, "since: "+err.Error(), http.StatusBadRequest)
+		return
+	}
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	enc, flush := json.NewEncoder(w), http.NewResponseController(w)
+	_ = flush.Flush()
+	// Exits: the client has gone, or the server closes.
+	for {
+		events, err := j.Wait(r.Context(), since)
+		if err != nil {
+			return
+		}
+		for _, e := range events {
+			if enc.Encode(e) != nil {
+				return
+			}
+			since = e.Seq
+		}
+		if flush.Flush() != nil {
+			return
+		}
+	}
+}
+
+func cmpOr(s, def string) string {
+	if s == "" {
+		return def
+	}
+	return s
+}
+
+// Serve answers on a Unix socket of mode 0600 until ctx is done. A socket that a dead
+// process left behind is replaced.
+func Serve(ctx context.Context, socket string, h http.Handler) error {
+	l, err := Listen(ctx, socket)
+	if err != nil {
+		return err
+	}
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx }}
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(l) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("serve %s: %w", socket, err)
+	case <-ctx.Done():
+	}
+	_ = srv.Close() // readers of the journal have no end of their own
+	<-served
+	return ctx.Err()
+}
+
+// Listen opens a Unix socket of mode 0600, in the place of one that nobody serves.
+func Listen(ctx context.Context, socket string) (net.Listener, error) {
+	if err := os.MkdirAll(filepath.Dir(socket), 0o700); err != nil {
+		return nil, err
+	}
+	if c, err := net.DialTimeout("unix", socket, time.Second); err == nil {
+		_ = c.Close()
+		return nil, fmt.Errorf("listen on %s: another process serves it", socket)
+	}
+	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "unix", socket)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(socket, 0o600); err != nil {
+		_ = l.Close()
+		return nil, err
+	}
+	return l, nil
+}
