@@ -1,6 +1,5 @@
 // Command protogen compiles the .proto files named on its command line and hands
-// them to the Go generators. Imports that no file of ours satisfies come from the
-// descriptors that Go packages register, so no schema registry is needed.
+// them to the Go generators.
 //
 //	protogen -plugins DIR FILE.proto…
 //
@@ -16,14 +15,13 @@ import (
 	"os/exec"
 	"path/filepath"
 
-	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
-	"github.com/bufbuild/protocompile"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/descriptorpb"
 	"google.golang.org/protobuf/types/pluginpb"
+
+	"aether.io/aether/tools/internal/protofile"
 )
 
 func main() {
@@ -36,14 +34,7 @@ func main() {
 }
 
 func run(ctx context.Context, plugins string, files []string) error {
-	compiler := protocompile.Compiler{
-		Resolver: protocompile.WithStandardImports(protocompile.CompositeResolver{
-			&protocompile.SourceResolver{},
-			protocompile.ResolverFunc(registered),
-		}),
-		SourceInfoMode: protocompile.SourceInfoStandard,
-	}
-	compiled, err := compiler.Compile(ctx, files...)
+	compiled, err := protofile.Compile(ctx, files...)
 	if err != nil {
 		return err
 	}
@@ -58,15 +49,6 @@ func run(ctx context.Context, plugins string, files []string) error {
 		}
 	}
 	return nil
-}
-
-// registered finds a file among those that the imported Go packages registered.
-func registered(path string) (protocompile.SearchResult, error) {
-	fd, err := protoregistry.GlobalFiles.FindFileByPath(path)
-	if err != nil {
-		return protocompile.SearchResult{}, err
-	}
-	return protocompile.SearchResult{Desc: fd}, nil
 }
 
 // appendFile adds f after everything it imports, as the plugin protocol wants it.
