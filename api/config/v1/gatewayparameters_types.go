@@ -141,7 +141,7 @@ type GatewayParametersSpec struct {
 // GatewayService is the Service in front of a Gateway.
 //
 // +kubebuilder:object:generate=true
-// +kubebuilder:validation:XValidation:rule="!has(self.type) || self.type != 'ClusterIP' || !has(self.loadBalancerClass) || self.loadBalancerClass == ”",message="loadBalancerClass needs type LoadBalancer"
+// +kubebuilder:validation:XValidation:rule="!has(self.type) || self.type != 'ClusterIP' || !has(self.loadBalancerClass) || size(self.loadBalancerClass) == 0",message="loadBalancerClass needs type LoadBalancer"
 type GatewayService struct {
 	// Default LoadBalancer.
 	// +optional

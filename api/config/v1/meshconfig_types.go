@@ -13,6 +13,7 @@ import (
 // +kubebuilder:resource:path=meshconfigs,scope=Namespaced,shortName=mc
 // +kubebuilder:subresource:status
 // +kubebuilder:metadata:annotations="helm.sh/resource-policy=keep"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name == 'default'",message="a MeshConfig is named default"
 // +kubebuilder:printcolumn:name="Projected",type=string,JSONPath=`.status.conditions[?(@.type=="Projected")].status`
 // +kubebuilder:printcolumn:name="Applied",type=integer,JSONPath=`.status.proxies.applied`
 // +kubebuilder:printcolumn:name="Of",type=integer,JSONPath=`.status.proxies.total`
