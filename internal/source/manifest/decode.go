@@ -1,0 +1,268 @@
+package manifest
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	kjson "sigs.k8s.io/json"
+
+	"aether.io/aether/internal/crd"
+	"aether.io/aether/internal/meshconfig"
+	"aether.io/aether/internal/object"
+)
+
+// Decoder turns documents into objects. It is safe for concurrent use.
+type Decoder struct {
+	crds *crd.Validator
+}
+
+// NewDecoder returns a Decoder that admits custom resources by crds.
+func NewDecoder(crds *crd.Validator) *Decoder { return &Decoder{crds: crds} }
+
+// Admitted is what became of a document.
+type Admitted struct {
+	Object   object.Object // nil if the document is refused
+	Content  [32]byte      // hash of all but metadata: equal content is the same generation
+	Whole    [32]byte      // hash of everything
+	Findings []Finding
+}
+
+// Decode applies defaults to a document and validates it, as the update of old if old is
+// not nil. The document must have a key; it can be decoded once.
+func (d *Decoder) Decode(ctx context.Context, doc *Document, old *Document) Admitted {
+	group, _ := splitAPIVersion(doc.content["apiVersion"].(string))
+	k, ok := lookup(group, string(doc.Key.Kind))
+	if !ok {
+		return Admitted{Findings: []Finding{{Severity: Refused, Path: "kind", Message: "is not a kind that is read"}}}
+	}
+	r := reading{Admitted: Admitted{Findings: doc.Findings}, kind: k, doc: doc, decoder: d}
+	meta := r.metadata()
+	delete(doc.content, "metadata")
+	delete(doc.content, "status")
+	switch {
+	case k.name == object.MeshConfig:
+		r.meshConfig()
+	case k.admit == nil:
+		r.custom(ctx, old)
+	default:
+		r.core()
+	}
+	if r.refused() {
+		r.Object = nil
+		return r.Admitted
+	}
+	r.finish(meta)
+	return r.Admitted
+}
+
+// reading is one Decode under way.
+type reading struct {
+	Admitted
+	kind    kind
+	doc     *Document
+	decoder *Decoder
+}
+
+func (r *reading) add(s Severity, path, message string) {
+	r.Findings = append(r.Findings, Finding{Severity: s, Path: path, Message: message})
+}
+
+func (r *reading) addErrors(errs field.ErrorList) {
+	for _, e := range errs {
+		path := e.Field
+		if path == "<nil>" {
+			path = ""
+		}
+		r.add(Refused, path, e.ErrorBody())
+	}
+}
+
+func (r *reading) refused() bool {
+	for _, f := range r.Findings {
+		if f.Severity == Refused {
+			return true
+		}
+	}
+	return false
+}
+
+// metadata reads and validates what an author may set; what a server sets is dropped.
+func (r *reading) metadata() *metav1.ObjectMeta {
+	fields, _ := r.doc.content["metadata"].(map[string]any)
+	for _, server := range []string{
+		"uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp",
+		"deletionGracePeriodSeconds", "managedFields", "selfLink", "generateName",
+	} {
+		delete(fields, server)
+	}
+	meta := &metav1.ObjectMeta{}
+	r.into(fields, meta, Warning, "metadata")
+	meta.Name, meta.Namespace = r.doc.Key.Name, r.doc.Key.Namespace
+	name := apivalidation.NameIsDNSSubdomain
+	switch r.kind.name { //nolint:exhaustive // the rest are subdomains
+	case object.Namespace:
+		name = apivalidation.NameIsDNSLabel
+	case object.Service:
+		name = apivalidation.NameIsDNS1035Label
+	}
+	r.addErrors(apivalidation.ValidateObjectMeta(meta, r.kind.name.Namespaced(), name, field.NewPath("metadata")))
+	return meta
+}
+
+// custom admits a custom resource by its definition.
+func (r *reading) custom(ctx context.Context, old *Document) {
+	u := &unstructured.Unstructured{Object: r.doc.content}
+	var before *unstructured.Unstructured
+	if old != nil && r.decoder.crds.UsesOld(u) {
+		before = r.decoder.before(ctx, old, u)
+	}
+	// Rules of a definition may read these two of the metadata, no others.
+	u.SetName(r.doc.Key.Name)
+	if r.doc.Key.Namespace != "" {
+		u.SetNamespace(r.doc.Key.Namespace)
+	}
+	unknown, errs := r.decoder.crds.Admit(ctx, u, before)
+	delete(u.Object, "metadata")
+	severity, message := Warning, "is not known and is dropped"
+	if r.kind.name == object.GatewayParameters { // a typo there would change how a proxy is run
+		severity, message = Refused, "is not known"
+	}
+	for _, path := range unknown {
+		r.add(severity, path, message)
+	}
+	r.addErrors(errs)
+	if r.refused() {
+		return
+	}
+	r.Object = r.kind.make()
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, r.Object); err != nil {
+		r.add(Refused, "", err.Error())
+	}
+}
+
+// before is old as it was admitted; nil if it is of another version or was not.
+func (d *Decoder) before(ctx context.Context, old *Document, now *unstructured.Unstructured) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	if _, err := kjson.UnmarshalStrict(old.Raw, &u.Object); err != nil || u.GetAPIVersion() != now.GetAPIVersion() {
+		return nil
+	}
+	delete(u.Object, "metadata")
+	if _, errs := d.crds.Admit(ctx, u, nil); len(errs) > 0 {
+		return nil
+	}
+	return u
+}
+
+// meshConfig leaves a MeshConfig to its one validator.
+func (r *reading) meshConfig() {
+	c, err := meshconfig.Load(r.doc.Raw)
+	if invalid, ok := errors.AsType[*meshconfig.Invalid](err); ok {
+		for _, f := range invalid.Fields {
+			r.add(Refused, strings.TrimSuffix("spec."+f.Path, "."), f.Detail)
+		}
+		return
+	}
+	if err != nil {
+		r.add(Refused, "", err.Error())
+		return
+	}
+	for _, path := range c.UnknownFields {
+		message := "is not known and has no effect"
+		if known, ok := meshconfig.Suggest(path); ok {
+			message += "; did you mean spec." + known + "?"
+		}
+		r.add(Warning, "spec."+path, message)
+	}
+	r.Object = c
+}
+
+// core decodes a core type strictly, as kubectl does by default.
+func (r *reading) core() {
+	if v, _ := r.doc.content["apiVersion"].(string); !strings.HasSuffix("/"+v, "/v1") {
+		r.add(Refused, "apiVersion", fmt.Sprintf("%q is not served; use v1", v))
+		return
+	}
+	if r.kind.name == object.Secret {
+		r.base64()
+	}
+	if r.refused() {
+		return
+	}
+	r.Object = r.kind.make()
+	r.into(r.doc.content, r.Object, Refused, "")
+	if !r.refused() {
+		r.Object.SetName(r.doc.Key.Name)
+		r.Findings = append(r.Findings, r.kind.admit(r.Object)...)
+	}
+}
+
+// into decodes fields; unknown ones are findings of the given severity.
+func (r *reading) into(fields map[string]any, out any, unknown Severity, at string) {
+	data, err := json.Marshal(fields)
+	if err != nil {
+		r.add(Refused, at, err.Error())
+		return
+	}
+	strict, err := kjson.UnmarshalStrict(data, out)
+	for _, e := range strict {
+		path := at
+		if f, ok := errors.AsType[kjson.FieldError](e); ok {
+			path = strings.TrimPrefix(at+"."+f.FieldPath(), ".")
+		}
+		message := "is not known"
+		if unknown == Warning {
+			message += " and is dropped"
+		}
+		r.add(unknown, path, message)
+	}
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		r.add(Refused, strings.TrimPrefix(at+"."+wrong.Field, "."), fmt.Sprintf("is a %s, want %s", wrong.Value, wrong.Type))
+		return
+	}
+	if err != nil {
+		r.add(Refused, at, err.Error())
+	}
+}
+
+// finish puts the parts together and hashes them.
+func (r *reading) finish(meta *metav1.ObjectMeta) {
+	if r.kind.name == object.Namespace {
+		metav1.SetMetaDataLabel(meta, corev1.LabelMetadataName, meta.Name)
+	}
+	// The served version may be older than the type that comes out; they differ in name only.
+	r.Object.GetObjectKind().SetGroupVersionKind(r.kind.gvk())
+	delete(r.doc.content, "apiVersion")
+	content, err := json.Marshal(r.doc.content)
+	if err != nil {
+		r.add(Refused, "", err.Error())
+		r.Object = nil
+		return
+	}
+	about, err := json.Marshal(meta)
+	if err != nil {
+		r.add(Refused, "metadata", err.Error())
+		r.Object = nil
+		return
+	}
+	r.Content = sha256.Sum256(content)
+	r.Whole = sha256.Sum256(append(content, about...))
+	setMeta(r.Object, meta)
+}
+
+func setMeta(o object.Object, meta *metav1.ObjectMeta) {
+	if accessor, ok := o.(metav1.ObjectMetaAccessor); ok {
+		if own, ok := accessor.GetObjectMeta().(*metav1.ObjectMeta); ok {
+			*own = *meta
+		}
+	}
+}

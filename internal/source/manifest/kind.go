@@ -1,0 +1,105 @@
+package manifest
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	configv1 "aether.io/aether/api/config/v1"
+	"aether.io/aether/internal/object"
+)
+
+// kind is how one kind is read.
+type kind struct {
+	name  object.Kind
+	group string
+	make  func() object.Object // an empty object of the type that comes out
+	// defaults and validates a core type after decoding; nil for a custom resource,
+	// which its definition defaults and validates.
+	admit func(object.Object) []Finding
+}
+
+func kinds() []kind {
+	const gateway = gatewayv1.GroupName
+	return []kind{
+		{object.Namespace, "", func() object.Object { return &corev1.Namespace{} }, admitNamespace},
+		{object.Service, "", func() object.Object { return &corev1.Service{} }, admitService},
+		{object.Secret, "", func() object.Object { return &corev1.Secret{} }, admitSecret},
+		{object.ConfigMap, "", func() object.Object { return &corev1.ConfigMap{} }, admitConfigMap},
+		{object.EndpointSlice, discoveryv1.GroupName, func() object.Object { return &discoveryv1.EndpointSlice{} }, admitEndpointSlice},
+		{object.GatewayClass, gateway, func() object.Object { return &gatewayv1.GatewayClass{} }, nil},
+		{object.Gateway, gateway, func() object.Object { return &gatewayv1.Gateway{} }, nil},
+		{object.HTTPRoute, gateway, func() object.Object { return &gatewayv1.HTTPRoute{} }, nil},
+		{object.ReferenceGrant, gateway, func() object.Object { return &gatewayv1.ReferenceGrant{} }, nil},
+		{object.MeshConfig, configv1.GroupName, func() object.Object { return &configv1.MeshConfig{} }, nil},
+		{object.GatewayParameters, configv1.GroupName, func() object.Object { return &configv1.GatewayParameters{} }, nil},
+	}
+}
+
+// lookup finds how a kind of an API group is read.
+func lookup(group, name string) (kind, bool) {
+	for _, k := range kinds() {
+		if k.group == group && string(k.name) == name {
+			return k, true
+		}
+	}
+	return kind{}, false
+}
+
+func splitAPIVersion(apiVersion string) (group, version string) {
+	if group, version, ok := strings.Cut(apiVersion, "/"); ok {
+		return group, version
+	}
+	return "", apiVersion
+}
+
+// identify sets Key, or the findings that say why there is none.
+func identify(d Document) Document {
+	refuse := func(path, message string) Document {
+		d.Findings = append(d.Findings, Finding{Severity: Refused, Path: path, Message: message})
+		return d
+	}
+	apiVersion, _ := d.content["apiVersion"].(string)
+	name, _ := d.content["kind"].(string)
+	if apiVersion == "" {
+		return refuse("apiVersion", "is required")
+	}
+	if name == "" {
+		return refuse("kind", "is required")
+	}
+	group, _ := splitAPIVersion(apiVersion)
+	k, ok := lookup(group, name)
+	if !ok {
+		d.Findings = append(d.Findings, Finding{Severity: Ignored, Path: "kind", Message: fmt.Sprintf("%s %s is not a kind that is read", apiVersion, name)})
+		return d
+	}
+	meta, ok := d.content["metadata"].(map[string]any)
+	if !ok {
+		return refuse("metadata", "is required and is an object")
+	}
+	key := object.Key{Kind: k.name}
+	if key.Name, ok = meta["name"].(string); !ok || key.Name == "" {
+		return refuse("metadata.name", "is required and is a string (generateName is not for files)")
+	}
+	if key.Namespace, ok = meta["namespace"].(string); !ok && meta["namespace"] != nil {
+		return refuse("metadata.namespace", "is a string")
+	}
+	switch {
+	case !k.name.Namespaced() && key.Namespace != "":
+		d.Findings = append(d.Findings, Finding{Severity: Warning, Path: "metadata.namespace", Message: fmt.Sprintf("is dropped: a %s is not in a namespace", k.name)})
+		key.Namespace = ""
+	case k.name.Namespaced() && key.Namespace == "":
+		key.Namespace = corev1.NamespaceDefault
+	}
+	d.Key = key
+	return d
+}
+
+// gvk is the type that comes out, whichever served version came in.
+func (k kind) gvk() schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: k.group, Version: "v1", Kind: string(k.name)}
+}
