@@ -1,0 +1,71 @@
+package ca
+
+import (
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"fmt"
+	"net/url"
+	"time"
+
+	"aether.io/aether/internal/spiffeid"
+	"aether.io/aether/internal/svid"
+)
+
+// backdate is how far before now a certificate becomes valid, for clocks that differ.
+const backdate = 2 * time.Minute
+
+// sign issues one leaf. Everything in it comes from the template below: of the
+// requester's own material only the public key is used.
+func (i *issuer) sign(req svid.Request, ttl time.Duration, now time.Time) (*x509.Certificate, error) {
+	subjectKeyID, err := keyID(req.PublicKey)
+	if err != nil {
+		return nil, err
+	}
+	notAfter := now.Add(ttl)
+	if notAfter.After(i.notAfter) {
+		notAfter = i.notAfter
+	}
+	tmpl := &x509.Certificate{
+		SerialNumber:          newSerial(),
+		NotBefore:             now.Add(-backdate),
+		NotAfter:              notAfter,
+		BasicConstraintsValid: true, // CA:FALSE
+		KeyUsage:              x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		SubjectKeyId:          subjectKeyID,
+		AuthorityKeyId:        i.keyID,
+		URIs:                  []*url.URL{req.ID.URL()}, // critical, as the subject is empty
+	}
+	if !req.Pod.IsZero() {
+		ext, err := spiffeid.MarshalPod(req.Pod)
+		if err != nil {
+			return nil, err
+		}
+		tmpl.ExtraExtensions = []pkix.Extension{ext}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, i.chain[0], req.PublicKey, i.key)
+	if err != nil {
+		return nil, fmt.Errorf("create certificate: %w", err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, fmt.Errorf("read certificate back: %w", err)
+	}
+	return leaf, nil
+}
+
+// issued is what the holder of a leaf receives.
+func (i *issuer) issued(leaf *x509.Certificate) svid.Issued {
+	chain := [][]byte{leaf.Raw}
+	for _, c := range i.chain[:len(i.chain)-1] {
+		chain = append(chain, c.Raw)
+	}
+	return svid.Issued{
+		Chain:    chain,
+		NotAfter: leaf.NotAfter,
+		Serial:   fmt.Sprintf("%032x", leaf.SerialNumber),
+		KeyID:    hex.EncodeToString(i.keyID),
+	}
+}
