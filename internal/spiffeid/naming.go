@@ -54,7 +54,7 @@ func ParseTrustDomain(name string) (TrustDomain, error) {
 // ForServiceAccount is spiffe://td/ns/namespace/sa/account. The namespace must be an
 // RFC 1123 label and the account an RFC 1123 subdomain, as Kubernetes has them.
 func ForServiceAccount(td TrustDomain, namespace, account string) (ID, error) {
-	if err := checkAccount(namespace, account); err != nil {
+	if err := CheckAccount(namespace, account); err != nil {
 		return ID{}, err
 	}
 	id, err := spiffeid.FromSegments(td, "ns", namespace, "sa", account)
@@ -75,7 +75,7 @@ func Parse(id ID) (namespace, account string, err error) {
 	if len(part) != 5 || part[0] != "" || part[1] != "ns" || part[3] != "sa" {
 		return "", "", fmt.Errorf("%q: %w", id, ErrNotServiceAccount)
 	}
-	if err := checkAccount(part[2], part[4]); err != nil {
+	if err := CheckAccount(part[2], part[4]); err != nil {
 		return "", "", err
 	}
 	return part[2], part[4], nil
@@ -91,7 +91,9 @@ func DedicatedAccount(gateway, class string) (string, error) {
 	return name, nil
 }
 
-func checkAccount(namespace, account string) error {
+// CheckAccount returns ErrNotServiceAccount unless the namespace is an RFC 1123 label and
+// the account an RFC 1123 subdomain.
+func CheckAccount(namespace, account string) error {
 	if msg := validation.IsDNS1123Label(namespace); len(msg) > 0 {
 		return fmt.Errorf("namespace %q: %w", namespace, ErrNotServiceAccount)
 	}
