@@ -1,0 +1,118 @@
+// Package statedir is the layout of a standalone instance's state directory: where its
+// processes meet, and where a person looks. It is the one place that knows these paths.
+package statedir
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// ErrInUse says that another instance runs on the directory.
+var ErrInUse = errors.New("another instance runs on this state directory")
+
+// maxSocketPath is what fits in a sockaddr_un, without its final zero.
+const maxSocketPath = 107
+
+// Dir is a state directory. Paths are absolute.
+type Dir struct{ root string }
+
+// Of returns the state directory at path.
+func Of(path string) (Dir, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return Dir{}, fmt.Errorf("state directory: %w", err)
+	}
+	return Dir{root: abs}, nil
+}
+
+// For returns the default state directory for the manifests in dir: below base (the
+// user's state directory), named after dir and told apart by its full path.
+func For(base, dir string) (Dir, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return Dir{}, fmt.Errorf("manifest directory: %w", err)
+	}
+	if real, err := filepath.EvalSymlinks(abs); err == nil {
+		abs = real
+	}
+	sum := sha256.Sum256([]byte(abs))
+	return Dir{root: filepath.Join(base, "aether", filepath.Base(abs)+"-"+hex.EncodeToString(sum[:4]))}, nil
+}
+
+// The places, for people first.
+func (d Dir) Root() string               { return d.root }                          // all of it
+func (d Dir) Ready() string              { return filepath.Join(d.root, "ready") }  // exists while Ready
+func (d Dir) Status() string             { return filepath.Join(d.root, "status") } // <kind>/<ns>/<name>.yaml
+func (d Dir) PIDFile(name string) string { return filepath.Join(d.root, "pids", name) }
+func (d Dir) Log(name string) string     { return filepath.Join(d.root, "logs", name+".log") }
+func (d Dir) Source() string             { return filepath.Join(d.root, "source") } // the file source's own state
+func (d Dir) CA() string                 { return filepath.Join(d.root, "ca") }     // tls.crt, tls.key
+func (d Dir) TrustBundle() string        { return filepath.Join(d.root, "trust-bundle", "ca.crt") }
+func (d Dir) Tokens() string             { return filepath.Join(d.root, "tokens.json") } // what the controller accepts
+func (d Dir) Token() string              { return filepath.Join(d.root, "discovery-token", "token") }
+func (d Dir) LastGood() string           { return filepath.Join(d.root, "last-good-proxy") }
+func (d Dir) Bootstrap() string          { return filepath.Join(d.root, "envoy", "bootstrap.json") }
+func (d Dir) Settings() string           { return filepath.Join(d.root, "settings.json") } // of the running instance
+
+// The sockets, at paths that fit a Unix socket's address once the directory is open.
+func (d Dir) ControllerSocket() string { return filepath.Join(d.sockets(), "controller.sock") }
+func (d Dir) ProxySocket() string      { return filepath.Join(d.sockets(), "proxy.sock") }
+func (d Dir) XDSSocket() string        { return filepath.Join(d.sockets(), "xds.sock") }
+func (d Dir) AdminSocket() string      { return filepath.Join(d.sockets(), "admin.sock") }
+
+// run is the directory of the sockets, or a link to one with a shorter path.
+func (d Dir) run() string { return filepath.Join(d.root, "run") }
+
+func (d Dir) sockets() string {
+	if target, err := os.Readlink(d.run()); err == nil {
+		return target
+	}
+	return d.run()
+}
+
+// Open makes the directory and takes it for this process until release is called. Its
+// error is ErrInUse if another process has it.
+func (d Dir) Open() (release func(), err error) {
+	for _, sub := range []string{"", "pids", "logs", "trust-bundle", "discovery-token", "envoy"} {
+		if err := os.MkdirAll(filepath.Join(d.root, sub), 0o700); err != nil {
+			return nil, fmt.Errorf("state directory: %w", err)
+		}
+	}
+	lock, err := os.OpenFile(filepath.Join(d.root, "lock"), os.O_CREATE|os.O_RDWR|syscall.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = lock.Close()
+		return nil, fmt.Errorf("%s: %w", d.root, ErrInUse)
+	}
+	clean, err := d.makeRun()
+	if err != nil {
+		_ = lock.Close()
+		return nil, err
+	}
+	return func() { clean(); _ = lock.Close() }, nil
+}
+
+// makeRun makes the sockets' directory anew: what an earlier instance left is dead.
+func (d Dir) makeRun() (clean func(), err error) {
+	if target, err := os.Readlink(d.run()); err == nil {
+		_ = os.RemoveAll(target)
+	}
+	if err := os.RemoveAll(d.run()); err != nil {
+		return nil, err
+	}
+	if len(d.ControllerSocket()) <= maxSocketPath {
+		return func() { _ = os.RemoveAll(d.run()) }, os.Mkdir(d.run(), 0o700)
+	}
+	short, err := os.MkdirTemp("", "aether-")
+	if err != nil {
+		return nil, err
+	}
+	return func() { _ = os.RemoveAll(short); _ = os.Remove(d.run()) }, os.Symlink(short, d.run())
+}
