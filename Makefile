@@ -1,0 +1,137 @@
+# Aether's build. `make help` lists what there is.
+
+SHELL       := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+MAKEFLAGS   += --no-builtin-rules --no-print-directory
+
+GO    ?= go
+# The version is stamped below; the go command need not ask the repository, and can't always.
+export GOFLAGS := $(strip $(GOFLAGS) -buildvcs=false)
+# What is fetched or built once for a machine, keyed by version.
+CACHE := $(or $(AETHER_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/aether)
+# Tools of others, at the versions of tools/go.mod. Built once: the linter takes a minute or two.
+TOOLS := $(CACHE)/tools/$(shell { $(GO) env GOVERSION; cat tools/go.mod tools/go.sum; } | sha256sum | cut -c1-16)
+# Tools of our own, built with the tree.
+OWN   := .build/tools
+
+include tools/versions.env
+export AETHER_ENVOY ?= $(CACHE)/envoy/$(ENVOY_VERSION)/envoy
+
+VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+REVISION := $(shell git rev-parse HEAD 2>/dev/null)
+VERSION_PKG := aether.io/aether/internal/version
+LDFLAGS  := -s -w -X $(VERSION_PKG).number=$(VERSION) -X $(VERSION_PKG).revision=$(REVISION)
+
+COMMANDS  := $(notdir $(wildcard cmd/*))
+# The Gateway API's definitions, copied from its module: embedded, so everything that compiles needs them.
+EMBEDDED  := internal/crd/gateway-api/.from-go-mod
+PROTOS    := $(wildcard api/*/v1/*.proto)
+GENERATED := $(wildcard api/*/v1/*.pb.go api/*/v1/zz_generated.*.go charts/crds/*.yaml)
+# The tests that need a real Envoy, by name: those of the files named so.
+COMPONENT_FILES := $(shell find . -name '*_component_test.go' -not -path './.build/*' -not -path './tools/*')
+GOTESTSUM := $(TOOLS)/gotestsum --format pkgname --format-hide-empty-pkg --
+TESTFLAGS ?=
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
+
+.PHONY: build
+build: $(EMBEDDED) ## build the programs into bin/
+	@mkdir -p bin
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ $(addprefix ./cmd/,$(COMMANDS))
+
+.PHONY: demo
+demo: build envoy ## show the product doing its job (KEEP=1 keeps it running)
+	@KEEP='$(KEEP)' ./demo/run
+
+.PHONY: test
+test: lint check-generate build envoy $(TOOLS) ## everything: lint, generated code, all tests with a real Envoy
+	$(GOTESTSUM) -race -tags component $(TESTFLAGS) ./...
+
+.PHONY: unit
+unit: $(EMBEDDED) $(TOOLS) ## the tests that need nothing but Go
+	$(GOTESTSUM) -race $(TESTFLAGS) ./...
+
+.PHONY: component
+component: build envoy $(TOOLS) ## the tests that need a real Envoy
+ifeq ($(COMPONENT_FILES),)
+	@echo "no component tests"
+else
+	$(GOTESTSUM) -race -tags component $(TESTFLAGS) \
+	  -run '^($(shell grep -hoE '^func Test[A-Za-z0-9_]+' $(COMPONENT_FILES) | grep -v TestMain | sed 's/^func //' | paste -sd'|'))$$' \
+	  $(sort $(dir $(COMPONENT_FILES)))
+endif
+
+.PHONY: lint
+lint: $(EMBEDDED) $(TOOLS) ## gofumpt, vet and the linters of .golangci.yml
+	$(TOOLS)/golangci-lint run ./...
+	cd tools && $(TOOLS)/golangci-lint run --config ../.golangci.yml ./...
+
+.PHONY: format
+format: $(TOOLS) ## format the Go code
+	$(TOOLS)/golangci-lint fmt ./...
+
+.PHONY: generate
+generate: $(TOOLS) $(OWN) ## generate code and definitions
+	$(OWN)/protogen -plugins $(TOOLS) $(PROTOS)
+	$(TOOLS)/controller-gen object paths=./api/config/v1
+	$(TOOLS)/controller-gen crd:allowDangerousTypes=true paths=./api/config/v1 output:crd:dir=charts/crds
+	$(OWN)/crdgen -proto api/config/v1/meshconfig.proto -message aether.config.v1.MeshConfigSpec \
+	  charts/crds/config.aether.io_meshconfigs.yaml
+	@rm -f $(EMBEDDED)
+	@$(MAKE) $(EMBEDDED)
+
+.PHONY: check-generate
+check-generate: ## fail if generated code is not what its sources give (and correct it)
+	@mkdir -p .build && sha256sum $(GENERATED) > .build/generated.before
+	@$(MAKE) generate
+	@$(MAKE) compare-generated
+
+# A call of its own: the list of generated files is read anew.
+.PHONY: compare-generated
+compare-generated:
+	@sha256sum $(GENERATED) > .build/generated.after
+	@diff .build/generated.before .build/generated.after || \
+	  { echo "generated files were not up to date; they are now: commit them" >&2; exit 1; }
+
+FUZZTIME ?= 30s
+.PHONY: fuzz
+fuzz: $(EMBEDDED) ## run every fuzz test for FUZZTIME (30s)
+	@grep -rlE '^func Fuzz' --include='*_test.go' . | grep -v '^./tools/' | sort | while read -r file; do \
+	  grep -hoE '^func Fuzz[A-Za-z0-9_]+' "$$file" | sed 's/^func //' | while read -r name; do \
+	    echo "== $$(dirname "$$file") $$name"; \
+	    $(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$(dirname "$$file")"; \
+	  done; \
+	done
+
+.PHONY: bench
+bench: build envoy ## measure (never a pass or a fail)
+	@$(GO) run ./bench
+
+.PHONY: envoy
+envoy: $(AETHER_ENVOY) ## get the pinned Envoy into the cache
+
+$(CACHE)/envoy/$(ENVOY_VERSION)/envoy:
+	@$(MAKE) $(OWN)
+	@AETHER_CACHE='$(CACHE)' $(OWN)/fetch-envoy >/dev/null
+
+.PHONY: clean
+clean: ## remove what was built here (the cache stays)
+	rm -rf bin .build internal/crd/gateway-api/*.yaml $(EMBEDDED)
+
+# Tools. A directory appears complete or not at all.
+$(TOOLS):
+	@echo "building tools (once for these versions)"
+	@mkdir -p $(dir $(TOOLS)) && tmp=$$(mktemp -d $(dir $(TOOLS))tmp.XXXXXX) && \
+	  GOBIN=$$tmp $(GO) -C tools install -trimpath tool && chmod 755 $$tmp && \
+	  { mv -T $$tmp $(TOOLS) 2>/dev/null || rm -rf $$tmp; }
+
+.PHONY: $(OWN)
+$(OWN):
+	@mkdir -p $(OWN) && $(GO) -C tools build -o $(CURDIR)/$(OWN)/ ./...
+
+$(EMBEDDED): go.mod
+	@cd internal/crd && $(GO) generate . && touch $(notdir $(patsubst %/,%,$(dir $(EMBEDDED))))/$(notdir $(EMBEDDED))

@@ -1,0 +1,5 @@
+package v1
+
+import (
+	_ "aether.io/aether/internal/object"
+)

@@ -1,0 +1,6 @@
+package aetherctl
+
+import (
+	_ "aether.io/aether/internal/ca"
+	_ "aether.io/aether/internal/world"
+)

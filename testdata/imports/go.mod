@@ -1,0 +1,3 @@
+module aether.io/aether
+
+go 1.26.0

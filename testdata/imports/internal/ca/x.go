@@ -1,0 +1,5 @@
+package ca
+
+import (
+	_ "aether.io/aether/internal/ca/store"
+)

@@ -1,0 +1,6 @@
+package server
+
+import (
+	_ "aether.io/aether/internal/discovery"
+	_ "aether.io/aether/internal/world"
+)

@@ -1,0 +1,6 @@
+package object
+
+import (
+	_ "fmt"
+	_ "time"
+)

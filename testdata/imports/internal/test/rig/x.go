@@ -1,0 +1,6 @@
+package rig
+
+import (
+	_ "aether.io/aether/internal/ca"
+	_ "aether.io/aether/internal/world"
+)
