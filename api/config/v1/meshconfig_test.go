@@ -1,6 +1,7 @@
 package configv1_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -68,7 +69,7 @@ func TestMeshConfigBytesAreStable(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if string(first) != string(next) {
+		if !bytes.Equal(first, next) {
 			t.Fatalf("two encodings differ:\n%s\n%s", first, next)
 		}
 	}
