@@ -1,6 +1,7 @@
-// Package envoy turns the routing model into Envoy resources, and deploy-time flags
-// into an Envoy bootstrap. It decides nothing: what is to be served is in the model,
-// how stock Envoy is made to serve it is here. Equal models give equal bytes.
+// Package envoy turns the routing model into Envoy resources; its folder bootstrap turns
+// deploy-time flags into an Envoy bootstrap. It decides nothing: what is to be served is
+// in the model, how stock Envoy is made to serve it is here. Every model is checked
+// before it is encoded. Equal models give equal bytes.
 package envoy
 
 import (
@@ -25,6 +26,8 @@ type Chain struct {
 	Secrets   []string // SDS names of the certificates; empty: plain HTTP
 	PerHost   bool     // one scope a host with the miss path, else all hosts in <table>|*
 	AccessLog string   // path of the JSON lines access log; empty: no logger installed
+
+	TrustedHops uint32 // proxies in front whose X-Forwarded-For is believed
 }
 
 // Scope is the routes of one (table, host), or of the whole table if Host is "*":

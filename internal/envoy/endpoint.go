@@ -1,0 +1,62 @@
+package envoy
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+
+	"aether.io/aether/internal/envoy/check"
+	"aether.io/aether/internal/envoy/wire"
+	"aether.io/aether/internal/resource"
+)
+
+// Validate tells whether Envoy will take the endpoints. Errors are *InvalidError.
+func (e Endpoints) Validate() error {
+	return attribute(e.Origin, within("endpoints "+e.Cluster, e.check()))
+}
+
+func (e Endpoints) check() error {
+	if err := checkClusterName(e.Cluster); err != nil {
+		return within("cluster", err)
+	}
+	for _, a := range e.Addresses {
+		if err := check.IP(a.IP); err != nil {
+			return within("address "+a.IP, err)
+		}
+		if netip.MustParseAddr(a.IP).IsUnspecified() {
+			return invalid("address "+a.IP, "no endpoint can have it")
+		}
+		if err := check.Port(a.Port); err != nil {
+			return within(fmt.Sprintf("address %s port %d", a.IP, a.Port), err)
+		}
+	}
+	return nil
+}
+
+// Resource encodes the endpoints under their cluster's name. No addresses is a valid
+// answer: the cluster then answers 503.
+func (e Endpoints) Resource() (*resource.Resource, error) {
+	if err := e.Validate(); err != nil {
+		return nil, err
+	}
+	m := &endpointv3.ClusterLoadAssignment{ClusterName: e.Cluster}
+	if len(e.Addresses) > 0 {
+		group := &endpointv3.LocalityLbEndpoints{Locality: &corev3.Locality{}}
+		// Sorted here whatever order they come in: equal sets must give equal bytes.
+		for _, a := range slices.Compact(slices.SortedFunc(slices.Values(e.Addresses), Address.compare)) {
+			group.LbEndpoints = append(group.LbEndpoints, &endpointv3.LbEndpoint{
+				HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: wire.SocketAddress(a.IP, a.Port)}},
+			})
+		}
+		m.Endpoints = append(m.Endpoints, group)
+	}
+	return encode(e.Cluster, m, e.Origin)
+}
+
+func (a Address) compare(o Address) int {
+	return cmp.Or(cmp.Compare(a.IP, o.IP), cmp.Compare(a.Port, o.Port))
+}

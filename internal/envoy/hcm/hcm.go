@@ -1,0 +1,225 @@
+// Package hcm makes the HTTP connection manager of one route table: how requests find
+// their scope, the defaults of an edge proxy, the access log. It knows no route: those
+// come in the scopes whose keys it builds.
+package hcm
+
+import (
+	"fmt"
+	"time"
+
+	mutationv3 "github.com/envoyproxy/go-control-plane/envoy/config/common/mutation_rules/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	luav3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/lua/v3"
+	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	headerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/http/early_header_mutation/header_mutation/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"aether.io/aether/internal/envoy/wire"
+)
+
+const (
+	// scopesName is the one scoped route table that all listeners share: with equal
+	// scoped_routes everywhere, Envoy subscribes and keeps the scopes once.
+	scopesName = "aether"
+
+	// ScopeHeader carries the scope key from the early header mutation to the route
+	// look-up. A client's own is overwritten, and every scope keeps it from going upstream.
+	ScopeHeader = "x-aether-scope"
+
+	// ClientAddressHeader is what Envoy tells every backend beside X-Forwarded-For, and
+	// which every scope keeps from going upstream too.
+	ClientAddressHeader = "x-envoy-external-address"
+
+	// MissFilter is the miss path's name, by which every scope turns it off.
+	MissFilter = "aether.miss"
+
+	// AnyHost is the host in the key of the scope that the miss path ends in.
+	AnyHost = "*"
+
+	streamIdleTimeout     = 5 * time.Minute  // a stream on which nothing moves, upgraded ones too
+	connectionIdleTimeout = time.Hour        // a connection without a stream
+	requestHeadersTimeout = 10 * time.Second // from a request's first byte to the end of its headers
+
+	maxConcurrentStreams    = 100
+	initialStreamWindow     = 64 << 10
+	initialConnectionWindow = 1 << 20
+)
+
+// missPath runs for a request that found no route: its host is in other letter case, or
+// has no scope of its own. The look-up is repeated for the lower-case host, then for the
+// table's "*". handle:metadata() is what looks the route up again; routeName() alone
+// would tell the old one. Every route has a name, so an empty one means none. The table
+// comes from the header, whose first part no client can set.
+const missPath = `function envoy_on_request(handle)
+  local headers = handle:headers()
+  local prefix, host = string.match(headers:get("` + ScopeHeader + `") or "", "^([^|]*)|([^:]*)")
+  if prefix == nil then
+    return
+  end
+  local lower = string.lower(host)
+  if lower ~= host then
+    headers:replace("` + ScopeHeader + `", prefix .. "|" .. lower)
+    handle:clearRouteCache()
+    handle:metadata()
+    if handle:streamInfo():routeName() ~= "" then
+      return
+    end
+  end
+  headers:replace("` + ScopeHeader + `", prefix .. "|*")
+  handle:clearRouteCache()
+end
+`
+
+// Config is one route table.
+type Config struct {
+	Table       string // required; letters, digits and "-._/"
+	PerHost     bool   // one scope a host with the miss path, else all hosts in <table>|*
+	AccessLog   string // path of the JSON lines access log; empty: no logger installed
+	TrustedHops uint32 // proxies in front whose X-Forwarded-For is believed
+}
+
+// ScopeKey is the key of the scope of a table's host, and by convention its name.
+func ScopeKey(table, host string) string { return table + "|" + host }
+
+// Filter is the connection manager as a network filter.
+func (c Config) Filter() (*listenerv3.Filter, error) {
+	manager, err := c.connectionManager()
+	if err != nil {
+		return nil, fmt.Errorf("connection manager of %s: %w", c.Table, err)
+	}
+	config, err := wire.Pack(manager)
+	if err != nil {
+		return nil, err
+	}
+	return &listenerv3.Filter{
+		Name:       "envoy.filters.network.http_connection_manager",
+		ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: config},
+	}, nil
+}
+
+// connectionManager serves the route table. Its defaults are those of Envoy's
+// guide to edge proxies; where they differ from it, the reason stands beside them.
+func (c Config) connectionManager() (*hcmv3.HttpConnectionManager, error) {
+	mutation, err := c.scopeMutation()
+	if err != nil {
+		return nil, err
+	}
+	filters, err := c.httpFilters()
+	if err != nil {
+		return nil, err
+	}
+	logs, err := c.accessLogs()
+	if err != nil {
+		return nil, err
+	}
+	return &hcmv3.HttpConnectionManager{
+		CodecType:                     hcmv3.HttpConnectionManager_AUTO,
+		StatPrefix:                    statPrefix(c.Table),
+		RouteSpecifier:                &hcmv3.HttpConnectionManager_ScopedRoutes{ScopedRoutes: scopedRoutes()},
+		EarlyHeaderMutationExtensions: []*corev3.TypedExtensionConfig{mutation},
+		HttpFilters:                   filters,
+		AccessLog:                     logs,
+
+		UseRemoteAddress:             wrapperspb.Bool(true),
+		XffNumTrustedHops:            c.TrustedHops,
+		InternalAddressConfig:        nobodyInternal(),
+		NormalizePath:                wrapperspb.Bool(true),
+		MergeSlashes:                 false,
+		PathWithEscapedSlashesAction: hcmv3.HttpConnectionManager_KEEP_UNCHANGED,
+		StripTrailingHostDot:         true,
+		ServerHeaderTransformation:   hcmv3.HttpConnectionManager_PASS_THROUGH,
+
+		StreamIdleTimeout:     durationpb.New(streamIdleTimeout),
+		RequestHeadersTimeout: durationpb.New(requestHeadersTimeout),
+		CommonHttpProtocolOptions: &corev3.HttpProtocolOptions{
+			IdleTimeout: durationpb.New(connectionIdleTimeout),
+			// Dropped and not refused, as other ingress proxies do: many backends read
+			// x_a as x-a, which the proxy's own header rules would not see.
+			HeadersWithUnderscoresAction: corev3.HttpProtocolOptions_DROP_HEADER,
+		},
+		HttpProtocolOptions: &corev3.Http1ProtocolOptions{AcceptHttp_10: true},
+		Http2ProtocolOptions: &corev3.Http2ProtocolOptions{
+			MaxConcurrentStreams:        wrapperspb.UInt32(maxConcurrentStreams),
+			InitialStreamWindowSize:     wrapperspb.UInt32(initialStreamWindow),
+			InitialConnectionWindowSize: wrapperspb.UInt32(initialConnectionWindow),
+			AllowConnect:                true, // WebSocket over HTTP/2; CONNECT itself has no route
+		},
+		UpgradeConfigs: []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
+	}, nil
+}
+
+// nobodyInternal has Envoy strip x-envoy-* headers from every client: one with a private
+// address is no more to be trusted with them than another. An empty list would stand for
+// all private addresses, so it has one that no connection comes from.
+func nobodyInternal() *hcmv3.HttpConnectionManager_InternalAddressConfig {
+	return &hcmv3.HttpConnectionManager_InternalAddressConfig{CidrRanges: []*corev3.CidrRange{
+		{AddressPrefix: "255.255.255.255", PrefixLen: wrapperspb.UInt32(32)},
+	}}
+}
+
+// httpFilters lists the filters, each always enabled and neutral for a route that says
+// nothing to it. One that is disabled here and enabled by routes would be bypassed: the
+// miss path finds the route after Envoy has chosen the request's filters.
+func (c Config) httpFilters() ([]*hcmv3.HttpFilter, error) {
+	var filters []*hcmv3.HttpFilter
+	add := func(name string, m wire.Message) error {
+		config, err := wire.Pack(m)
+		filters = append(filters, &hcmv3.HttpFilter{
+			Name:       name,
+			ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: config},
+		})
+		return err
+	}
+	if c.PerHost {
+		if err := add(MissFilter, &luav3.Lua{DefaultSourceCode: wire.Text(missPath)}); err != nil {
+			return nil, err
+		}
+	}
+	if err := add("envoy.filters.http.router", &routerv3.Router{SuppressEnvoyHeaders: true}); err != nil {
+		return nil, err
+	}
+	return filters, nil
+}
+
+// scopeMutation writes the scope key before the first route look-up, over whatever the
+// client sent.
+func (c Config) scopeMutation() (*corev3.TypedExtensionConfig, error) {
+	key := ScopeKey(c.Table, AnyHost)
+	if c.PerHost {
+		key = ScopeKey(c.Table, "%REQ(:AUTHORITY)%")
+	}
+	config, err := wire.Pack(&headerv3.HeaderMutation{Mutations: []*mutationv3.HeaderMutation{{
+		Action: &mutationv3.HeaderMutation_Append{Append: &corev3.HeaderValueOption{
+			Header:       &corev3.HeaderValue{Key: ScopeHeader, Value: key},
+			AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
+		}},
+	}}})
+	return &corev3.TypedExtensionConfig{
+		Name:        "envoy.http.early_header_mutation.header_mutation",
+		TypedConfig: config,
+	}, err
+}
+
+// scopedRoutes is the same for every chain and both modes. What follows a ":" is cut from
+// the key: the port, or all but the "[" of an IPv6 literal, which then takes the miss
+// path to "*". No table and no host has a ":".
+func scopedRoutes() *hcmv3.ScopedRoutes {
+	extractor := &hcmv3.ScopedRoutes_ScopeKeyBuilder_FragmentBuilder_HeaderValueExtractor{
+		Name:             ScopeHeader,
+		ElementSeparator: ":",
+		ExtractType:      &hcmv3.ScopedRoutes_ScopeKeyBuilder_FragmentBuilder_HeaderValueExtractor_Index{Index: 0},
+	}
+	return &hcmv3.ScopedRoutes{
+		Name: scopesName,
+		ScopeKeyBuilder: &hcmv3.ScopedRoutes_ScopeKeyBuilder{
+			Fragments: []*hcmv3.ScopedRoutes_ScopeKeyBuilder_FragmentBuilder{{
+				Type: &hcmv3.ScopedRoutes_ScopeKeyBuilder_FragmentBuilder_HeaderValueExtractor_{HeaderValueExtractor: extractor},
+			}},
+		},
+		RdsConfigSource: wire.ADS(0), // required, never used: routes are inline
+		ConfigSpecifier: &hcmv3.ScopedRoutes_ScopedRds{ScopedRds: &hcmv3.ScopedRds{ScopedRdsConfigSource: wire.ADS(0)}},
+	}
+}

@@ -1,0 +1,46 @@
+package envoy
+
+import (
+	runtimev3 "github.com/envoyproxy/go-control-plane/envoy/service/runtime/v3"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"aether.io/aether/internal/envoy/check"
+	"aether.io/aether/internal/envoy/hcm"
+	"aether.io/aether/internal/envoy/wire"
+	"aether.io/aether/internal/resource"
+)
+
+// RuntimeName is the name of the one runtime layer, and of its resource.
+const RuntimeName = wire.RuntimeLayer
+
+// Validate tells whether Envoy will take the layer. Errors are *InvalidError.
+func (r Runtime) Validate() error { return attribute(r.Origin, within("runtime", r.check())) }
+
+func (r Runtime) check() error {
+	for table, log := range r.AccessLogs {
+		if err := check.Table(table); err != nil {
+			return within("access log "+table, err)
+		}
+		if log.SuccessSample > 100 {
+			return invalid("access log "+table+": success sample", "%d: want 0 to 100", log.SuccessSample)
+		}
+	}
+	return nil
+}
+
+// Resource encodes the layer under RuntimeName. A table that is not in it logs nothing.
+func (r Runtime) Resource() (*resource.Resource, error) {
+	if err := r.Validate(); err != nil {
+		return nil, err
+	}
+	layer := &structpb.Struct{Fields: map[string]*structpb.Value{}}
+	for table, log := range r.AccessLogs {
+		enabled := 0.0
+		if log.Enabled {
+			enabled = 100
+		}
+		layer.Fields[hcm.AccessLogEnabled+table] = structpb.NewNumberValue(enabled)
+		layer.Fields[hcm.AccessLogSuccess+table] = structpb.NewNumberValue(float64(log.SuccessSample))
+	}
+	return encode(RuntimeName, &runtimev3.Runtime{Name: RuntimeName, Layer: layer}, r.Origin)
+}
