@@ -1,0 +1,66 @@
+package aether_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// A reader of the overview must find each box of the picture in the tree.
+func TestPackagesOfTheOverviewExist(t *testing.T) {
+	data, err := os.ReadFile("docs/architecture/overview.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile("`((?:api|charts|cmd|internal)/[a-z0-9/_-]+)`").FindAllStringSubmatch(string(data), -1)
+	if len(named) < 20 {
+		t.Fatalf("found only %d packages in the overview", len(named))
+	}
+	for _, name := range named {
+		if !hasGoFile(t, name[1]) {
+			t.Errorf("the overview names %s, which has no Go file", name[1])
+		}
+	}
+}
+
+// hasGoFile reports whether dir, or a folder below it, has Go code.
+func hasGoFile(t *testing.T, dir string) bool {
+	t.Helper()
+	for _, pattern := range []string{"*.go", "*/*.go"} {
+		found, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(found) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Links between documents are relative paths that must lead somewhere.
+func TestLinksBetweenDocumentsLead(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)#]+)(#[^)]*)?\)`)
+	for _, pattern := range []string{"*.md", "docs/*/*.md"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range link.FindAllStringSubmatch(string(data), -1) {
+				if strings.Contains(m[1], "://") {
+					continue
+				}
+				if _, err := os.Stat(filepath.Join(filepath.Dir(file), m[1])); err != nil {
+					t.Errorf("%s links to %s, which is not there", file, m[1])
+				}
+			}
+		}
+	}
+}
