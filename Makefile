@@ -22,7 +22,7 @@ export AETHER_ENVOY ?= $(CACHE)/envoy/$(ENVOY_VERSION)/envoy
 VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 REVISION := $(shell git rev-parse HEAD 2>/dev/null)
 VERSION_PKG := aether.io/aether/internal/version
-LDFLAGS  := -s -w -X $(VERSION_PKG).number=$(VERSION) -X $(VERSION_PKG).revision=$(REVISION)
+LDFLAGS  := -s -w -X $(VERSION_PKG).number=$(VERSION) -X $(VERSION_PKG).revision=$(REVISION) -X main.envoyVersion=$(ENVOY_VERSION)
 
 COMMANDS  := $(notdir $(wildcard cmd/*))
 # The Gateway API's definitions, copied from its module: embedded, so everything that compiles needs them.
@@ -45,7 +45,8 @@ build: $(EMBEDDED) ## build the programs into bin/
 
 .PHONY: demo
 demo: build envoy ## show the product doing its job (KEEP=1 keeps it running)
-	@KEEP='$(KEEP)' ./demo/run
+	@$(GO) build -o .build/demo ./test/demo
+	@.build/demo $(if $(KEEP),-keep)
 
 .PHONY: test
 test: lint check-generate build envoy $(TOOLS) ## everything: lint, generated code, all tests with a real Envoy
@@ -109,7 +110,8 @@ fuzz: $(EMBEDDED) ## run every fuzz test for FUZZTIME (30s)
 
 .PHONY: bench
 bench: build envoy ## measure (never a pass or a fail)
-	@$(GO) run ./bench
+	@$(GO) build -o .build/bench ./test/bench
+	@.build/bench $(BENCHFLAGS)
 
 .PHONY: envoy
 envoy: $(AETHER_ENVOY) ## get the pinned Envoy into the cache

@@ -36,7 +36,7 @@ var engines = []string{
 }
 
 // wiring is where engines meet.
-var wiring = []string{"cmd", "test", "bench", "demo", "internal/test"}
+var wiring = []string{"cmd", "test", "internal/test"}
 
 // impure names what a pure package has no use for, with everything below it.
 var impure = []string{

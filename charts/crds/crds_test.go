@@ -102,8 +102,8 @@ routeScopes: Auto`, ""},
 		"an environment variable twice":           {"dedicated: {podTemplate: {env: [{name: A}, {name: A}]}}", "Duplicate"},
 		"what is no CIDR":                         {"clients: {proxyProtocol: {trustedCIDRs: [10.0.0.1]}}", "trustedCIDRs"},
 		"an unquoted Off, which YAML calls false": {"clients: {proxyProtocol: {mode: Off}}", "clients.proxyProtocol.mode"},
-		"TLS 1.1":                                 {`clients: {tls: {minVersion: "1.1"}}`, "minVersion"},
-		"a negative drain time":                   {"drainSeconds: -1", "drainSeconds"},
+		"TLS 1.1":               {`clients: {tls: {minVersion: "1.1"}}`, "minVersion"},
+		"a negative drain time": {"drainSeconds: -1", "drainSeconds"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			manifest := "apiVersion: config.aether.io/v1\nkind: GatewayParameters\nmetadata: {name: x, namespace: x}\nspec:\n  " +
