@@ -226,7 +226,7 @@ func (r *reading) into(fields map[string]any, out any, unknown Severity, at stri
 		r.add(unknown, path, message)
 	}
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		r.add(Refused, strings.TrimPrefix(at+"."+wrong.Field, "."), fmt.Sprintf("is a %s, want %s", wrong.Value, wrong.Type))
+		r.add(Refused, strings.TrimPrefix(at+"."+wrong.Field, "."), fmt.Sprintf("want %s, got %s", wrong.Type, wrong.Value))
 		return
 	}
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -51,6 +52,11 @@ type Document struct {
 	Findings []Finding
 
 	content map[string]any // Raw decoded; Decode consumes it
+}
+
+// Ignored reports whether a document without a key is merely of a kind that is not read.
+func (d *Document) Ignored() bool {
+	return !slices.ContainsFunc(d.Findings, func(f Finding) bool { return f.Severity != Ignored })
 }
 
 // SyntaxError is a file that cannot be read as a whole.

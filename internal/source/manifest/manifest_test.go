@@ -216,11 +216,11 @@ func TestDecodeFindings(t *testing.T) {
 		},
 		"a label of the wrong type": {
 			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, labels: {a: 1}}",
-			[]string{"Refused metadata.labels: is a number, want string"},
+			[]string{"Refused metadata.labels: want string, got number"},
 		},
 		"a field of the wrong type": {
 			"apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {ports: [{port: eighty}]}",
-			[]string{"Refused spec.ports.port: is a string, want int32"},
+			[]string{"Refused spec.ports.port: want int32, got string"},
 		},
 		"bad ports of a Service": {
 			"apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {clusterIP: 1.2.3, ports: [{port: 0, name: a}, {port: 80, name: a, protocol: ICMP, targetPort: Web!}, {port: 80, protocol: ICMP}]}",

@@ -17,8 +17,9 @@ func newNotifier(func() time.Time) (*notifier, error) {
 }
 
 func (*notifier) take() (events []event, first time.Time, overflow bool) { return nil, first, false }
-func (*notifier) add(string) (int, error)                                { return 0, errors.ErrUnsupported }
-func (*notifier) remove(int)                                             {}
-func (*notifier) close()                                                 {}
+
+func (*notifier) add(string) (int, error) { return 0, errors.ErrUnsupported }
+func (*notifier) remove(int)              {}
+func (*notifier) close()                  {}
 
 func links(fs.FileInfo) uint64 { return 1 }

@@ -1,0 +1,324 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"aether.io/aether/internal/crd"
+	"aether.io/aether/internal/logkey"
+	"aether.io/aether/internal/object"
+	"aether.io/aether/internal/source/manifest"
+	"aether.io/aether/internal/source/tree"
+)
+
+// DirectoryConfig is what a Directory is made from.
+type DirectoryConfig struct {
+	Dir       string           // the manifests
+	StateDir  string           // D; source/ and last-good/ in it are written. It must not be inside Dir, except hidden
+	Validator *crd.Validator   // nil: the embedded definitions
+	Log       *slog.Logger     // nil: none
+	Now       func() time.Time // nil: time.Now; for creation times and problems
+}
+
+// Directory is a source of manifests in a directory.
+//
+// A manifest's own uid, resourceVersion, generation and creationTimestamp are dropped, as
+// an API server does: an object is as old as this state directory knows it, and its
+// generation counts the changes of all but its metadata.
+type Directory struct {
+	dir, journal, copies, position string
+
+	decoder *manifest.Decoder
+	log     *slog.Logger
+	now     func() time.Time
+}
+
+// NewDirectory checks cfg and compiles nothing yet. crd.ErrMissing if the binary lacks
+// the Gateway API's definitions.
+func NewDirectory(cfg DirectoryConfig) (*Directory, error) {
+	if cfg.Dir == "" || cfg.StateDir == "" {
+		return nil, errors.New("a directory source needs a directory of manifests and one for its state")
+	}
+	dir, err := filepath.Abs(cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	state, err := filepath.Abs(cfg.StateDir)
+	if err != nil {
+		return nil, err
+	}
+	if inside, err := filepath.Rel(dir, state); err == nil && !strings.HasPrefix(inside, "..") && !strings.HasPrefix(inside, ".") {
+		return nil, fmt.Errorf("state directory %s is among the manifests in %s", state, dir)
+	}
+	if dir == state {
+		return nil, fmt.Errorf("state directory %s is that of the manifests", state)
+	}
+	if cfg.Validator == nil {
+		if cfg.Validator, err = crd.New(); err != nil {
+			return nil, err
+		}
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return &Directory{
+		dir:      dir,
+		journal:  filepath.Join(state, "source", "objects.jsonl"),
+		position: filepath.Join(state, "source", "position.json"),
+		copies:   filepath.Join(state, "last-good"),
+		decoder:  manifest.NewDecoder(cfg.Validator),
+		log:      cfg.Log, now: cfg.Now,
+	}, nil
+}
+
+// Run reads the directory and then follows it until ctx is done, which is no error. It
+// calls sink from this goroutine only: first with everything, then with each change, at
+// once if sink is idle and together with what else came meanwhile if not. It returns
+// early with sink's error, if the state directory cannot be used, or if at the start there is
+// neither a directory nor anything remembered of one.
+func (d *Directory) Run(ctx context.Context, sink func(context.Context, Batch) error) error {
+	f, err := d.open()
+	if err != nil {
+		return err
+	}
+	defer f.close()
+	for {
+		batch, next, err := f.next(ctx)
+		if err == nil && batch != nil {
+			err = sink(ctx, *batch)
+		}
+		f.keeper.notify() // after the sink: what is kept may wait
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		timer := time.NewTimer(next)
+		// Exits: ctx is done; something changed; something is due.
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-f.tree.Wake():
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// following is one Run under way.
+type following struct {
+	*Directory
+	tree     *tree.Tree
+	index    *index
+	records  map[object.Key]*record
+	position *position
+	keeper   *keeper
+	rank     map[object.Kind]int
+
+	synced   bool
+	problems []Problem       // sorted; shared with batches, replaced when something changes
+	restored map[string]bool // files known only by their copies, in folders that cannot be read
+}
+
+func (d *Directory) open() (*following, error) {
+	for _, dir := range []string{filepath.Dir(d.journal), d.copies} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, fmt.Errorf("open the state of the source: %w", err)
+		}
+	}
+	position, lost, err := openPosition(d.position, d.now())
+	if err != nil {
+		return nil, err
+	}
+	if lost != nil {
+		d.log.Warn("the source's position is lost, a new epoch begins", logkey.File, d.position, logkey.Error, lost)
+	}
+	records, lines, bad, err := readRecords(d.journal)
+	if err != nil {
+		return nil, err
+	}
+	if bad > 0 {
+		d.log.Warn("some of what was remembered of objects is lost", logkey.File, d.journal, logkey.Count, bad)
+		lines = math.MaxInt32 // makes the keeper write it anew
+	}
+	t, err := tree.Open(tree.Config{Root: d.dir})
+	if err != nil {
+		return nil, err
+	}
+	f := &following{
+		Directory: d, tree: t, index: newIndex(), records: records, position: position,
+		keeper: newKeeper(d.journal, d.copies, records, lines, d.log),
+		rank:   ranks(), restored: map[string]bool{},
+	}
+	go f.keeper.run()
+	return f, nil
+}
+
+func (f *following) close() {
+	f.tree.Close()
+	f.keeper.close()
+}
+
+// next takes what the tree has to say. The batch is nil if nothing changed; wait is how
+// long to do nothing if nothing happens.
+func (f *following) next(ctx context.Context) (batch *Batch, wait time.Duration, err error) {
+	seen, first, now := f.tree.Take(), !f.synced, f.now()
+	touched := newTouched()
+	if first && len(seen.Faults) > 0 {
+		if err := f.restoreUnder(ctx, seen.Faults, touched); err != nil {
+			return nil, 0, err
+		}
+	}
+	load := f.loadAll(ctx, f.withRestored(seen))
+	if ctx.Err() != nil { // not everything was loaded
+		return nil, 0, nil
+	}
+	var files []string
+	for i := range load {
+		if f.index.take(load[i], touched) {
+			files = append(files, load[i].path)
+			f.keepFile(load[i].path)
+		}
+	}
+	for _, path := range seen.Fading {
+		f.index.fade(path, touched)
+	}
+	changes, err := f.emit(f.index.settle(touched), now)
+	if err != nil {
+		return nil, 0, err
+	}
+	problems := f.index.review(touched, now)
+	problems = f.reviewFaults(seen.Faults, now) || problems
+	if first {
+		f.forget()
+	}
+	wait = time.Hour
+	if !seen.Next.IsZero() {
+		wait = max(0, time.Until(seen.Next))
+	}
+	f.synced = true
+	if !first && !problems && len(changes) == 0 {
+		return nil, wait, nil
+	}
+	if problems {
+		f.problems = sortedProblems(f.index.problems)
+	}
+	noticed := seen.First
+	if noticed.IsZero() {
+		noticed = now
+	}
+	return &Batch{
+		Changes: changes, Mark: f.position.mark.Clone(), Synced: true,
+		Problems: f.problems, Files: files, Noticed: noticed,
+	}, wait, nil
+}
+
+// emit gives what is newly in effect the metadata that a server sets.
+func (f *following) emit(replacements []replaced, now time.Time) ([]object.Change, error) {
+	changes := make([]object.Change, 0, len(replacements))
+	for _, r := range replacements {
+		changes = append(changes, object.Change{Key: r.key})
+	}
+	slices.SortFunc(changes, compareChanges(f.rank)) // so that positions follow the order too
+	versions := make(map[object.Key]*version, len(replacements))
+	for _, r := range replacements {
+		versions[r.key] = r.now
+	}
+	for i := range changes {
+		key := changes[i].Key
+		at, err := f.position.advance(key.Kind)
+		if err != nil {
+			return nil, err
+		}
+		v := versions[key]
+		if v == nil {
+			delete(f.records, key)
+			f.keeper.keepRecord(key, record{Key: key.String(), Gone: true})
+			continue
+		}
+		r := f.records[key]
+		if r == nil {
+			r = &record{Key: key.String()}
+			f.records[key] = r
+		}
+		before := *r
+		r.update(v.content, now)
+		if *r != before {
+			f.keeper.keepRecord(key, *r)
+		}
+		changes[i].Object = v.stamped(r, at)
+	}
+	return changes, nil
+}
+
+// stamped is the version's object with the metadata of its record.
+func (v *version) stamped(r *record, at uint64) object.Object {
+	o := v.object
+	if v.shared { // it has been in effect before, and whoever has it must not see it change
+		o = o.DeepCopyObject().(object.Object)
+	}
+	v.object, v.shared = o, true
+	o.SetUID(r.uid())
+	o.SetGeneration(r.Generation)
+	o.SetCreationTimestamp(metav1.NewTime(r.Created))
+	o.SetResourceVersion(fmt.Sprint(at))
+	return o
+}
+
+// forget drops the records of objects that went while nobody looked.
+func (f *following) forget() {
+	for key := range f.records {
+		if f.index.live[key] == nil {
+			delete(f.records, key)
+			f.keeper.keepRecord(key, record{Key: key.String(), Gone: true})
+		}
+	}
+	f.keeper.keepOnly(slices.Collect(maps.Keys(f.index.files)))
+}
+
+// keepFile has the good versions of a file kept across restarts.
+func (f *following) keepFile(path string) {
+	file := f.index.files[path]
+	if file == nil {
+		f.keeper.keepFile(path, nil)
+		return
+	}
+	var raws [][]byte
+	for _, c := range file.claims {
+		if c.good != nil {
+			raws = append(raws, c.good.raw)
+		}
+	}
+	f.keeper.keepFile(path, raws)
+}
+
+// reviewFaults keeps the problems of folders that cannot be followed.
+func (f *following) reviewFaults(faults map[string]error, now time.Time) bool {
+	changed := false
+	for path := range f.index.problems {
+		if folder, ok := strings.CutSuffix(path, "/"); ok && faults[folder] == nil {
+			changed = setProblems(f.index.problems, path, nil, now) || changed
+		}
+	}
+	for folder, err := range faults {
+		p := Problem{Severity: Refused, File: folder, Message: fmt.Sprintf("%v; what was last read from it stays in effect", err)}
+		changed = setProblems(f.index.problems, folder+"/", []Problem{p}, now) || changed
+	}
+	return changed
+}

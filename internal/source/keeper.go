@@ -1,0 +1,210 @@
+package source
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"aether.io/aether/internal/logkey"
+	"aether.io/aether/internal/object"
+)
+
+// keeper writes to the state directory what must outlive the process: records of objects
+// and the last good copies of files. It does so in a goroutine of its own, so that no
+// batch waits for it; what it has not written when the process is killed is as if it had
+// happened after the kill. A position is never kept this way.
+type keeper struct {
+	journal string // file of records
+	copies  string // directory of copies
+	log     *slog.Logger
+	wake    chan struct{} // capacity 1: something is pending, or stopping
+	done    chan struct{} // closed when run has returned
+
+	mu      sync.Mutex // guards what follows
+	records map[object.Key]record
+	files   map[string][][]byte // by path; nil removes the copy
+	all     map[object.Key]record
+	prune   map[string]bool // names of the copies to keep, once
+	stop    bool
+
+	lines int // of the journal; run's own
+}
+
+func newKeeper(journal, copies string, records map[object.Key]*record, lines int, log *slog.Logger) *keeper {
+	k := &keeper{
+		journal: journal, copies: copies, log: log, wake: make(chan struct{}, 1), done: make(chan struct{}),
+		records: map[object.Key]record{}, files: map[string][][]byte{}, all: map[object.Key]record{},
+		lines: lines,
+	}
+	for key, r := range records {
+		k.all[key] = *r
+	}
+	return k
+}
+
+// keepRecord remembers a record; the keeper has its own copy.
+func (k *keeper) keepRecord(key object.Key, r record) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.records[key] = r
+	if r.Gone {
+		delete(k.all, key)
+	} else {
+		k.all[key] = r
+	}
+}
+
+// keepFile remembers what is good of a file; nothing forgets the file.
+func (k *keeper) keepFile(path string, raws [][]byte) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.files[path] = raws
+}
+
+// keepOnly removes the copies of all other files.
+func (k *keeper) keepOnly(paths []string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.prune = map[string]bool{}
+	for _, p := range paths {
+		k.prune[copyName(p)] = true
+	}
+}
+
+func (k *keeper) notify() {
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+// close writes what is pending and waits for run.
+func (k *keeper) close() {
+	k.mu.Lock()
+	k.stop = true
+	k.mu.Unlock()
+	k.notify()
+	<-k.done
+}
+
+// run writes until close; it always leaves with everything written, or its failure logged.
+func (k *keeper) run() {
+	defer close(k.done)
+	for range k.wake {
+		k.mu.Lock()
+		records, files, prune, stop := k.records, k.files, k.prune, k.stop
+		k.records, k.files, k.prune = map[object.Key]record{}, map[string][][]byte{}, nil
+		k.mu.Unlock()
+		k.report("the journal of objects is not written", k.journal, k.append(records))
+		for _, path := range slices.Sorted(maps.Keys(files)) {
+			k.report("the last good copy of a file is not written", path, k.copy(path, files[path]))
+		}
+		if prune != nil {
+			k.report("copies of files that are gone are not removed", k.copies, k.pruneCopies(prune))
+		}
+		if stop {
+			return
+		}
+	}
+}
+
+func (k *keeper) report(message, path string, err error) {
+	if err != nil {
+		k.log.Warn(message, logkey.File, path, logkey.Error, err)
+	}
+}
+
+// append adds records to the journal, or writes it anew when most of it is history.
+func (k *keeper) append(records map[object.Key]record) error {
+	if len(records) == 0 {
+		return nil
+	}
+	k.mu.Lock()
+	rewrite := k.lines+len(records) > 2*len(k.all)+1024
+	if rewrite {
+		records = maps.Clone(k.all)
+	}
+	k.mu.Unlock()
+	var lines bytes.Buffer
+	for _, key := range slices.SortedFunc(maps.Keys(records), object.Key.Compare) {
+		line, err := json.Marshal(records[key])
+		if err != nil {
+			return err
+		}
+		lines.Write(append(line, '\n'))
+	}
+	if rewrite {
+		k.lines = len(records)
+		return replaceFile(k.journal, lines.Bytes())
+	}
+	k.lines += len(records)
+	f, err := os.OpenFile(k.journal, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(lines.Bytes())
+	return errors.Join(err, f.Close())
+}
+
+func (k *keeper) copy(path string, raws [][]byte) error {
+	name := filepath.Join(k.copies, copyName(path))
+	if len(raws) == 0 {
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	data, err := encodeCopy(path, raws)
+	if err != nil {
+		return err
+	}
+	if old, err := os.ReadFile(name); err == nil && bytes.Equal(old, data) {
+		return nil
+	}
+	return replaceFile(name, data)
+}
+
+func (k *keeper) pruneCopies(keep map[string]bool) error {
+	entries, err := os.ReadDir(k.copies)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !keep[e.Name()] {
+			err = errors.Join(err, os.Remove(filepath.Join(k.copies, e.Name())))
+		}
+	}
+	return err
+}
+
+// restore reads every copy: the files that it names, with their objects.
+func restore(dir string) (map[string][]byte, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("read the last good copies: %w", err)
+	}
+	out := map[string][]byte{}
+	for _, e := range entries {
+		path, objects, err := readCopy(filepath.Join(dir, e.Name()))
+		if err == nil {
+			out[path] = objects
+		}
+	}
+	return out, nil
+}
+
+func readCopy(name string) (path string, objects []byte, err error) {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return "", nil, err
+	}
+	return decodeCopy(data)
+}
