@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,13 +20,15 @@ import (
 	"aether.io/aether/internal/logkey"
 	"aether.io/aether/internal/object"
 	"aether.io/aether/internal/source/manifest"
+	"aether.io/aether/internal/source/memory"
 	"aether.io/aether/internal/source/tree"
 )
 
 // DirectoryConfig is what a Directory is made from.
 type DirectoryConfig struct {
 	Dir       string           // the manifests
-	StateDir  string           // D; source/ and last-good/ in it are written. It must not be inside Dir, except hidden
+	StateDir  string           // what the source remembers; its own. It must not be inside Dir, except hidden
+	CopyDir   string           // the last good copies of files; "": last-good in StateDir
 	Validator *crd.Validator   // nil: the embedded definitions
 	Log       *slog.Logger     // nil: none
 	Now       func() time.Time // nil: time.Now; for creation times and problems
@@ -77,9 +80,9 @@ func NewDirectory(cfg DirectoryConfig) (*Directory, error) {
 	}
 	return &Directory{
 		dir:      dir,
-		journal:  filepath.Join(state, "source", "objects.jsonl"),
-		position: filepath.Join(state, "source", "position.json"),
-		copies:   filepath.Join(state, "last-good"),
+		journal:  filepath.Join(state, "objects.jsonl"),
+		position: filepath.Join(state, "position.json"),
+		copies:   cmp.Or(cfg.CopyDir, filepath.Join(state, "last-good")),
 		decoder:  manifest.NewDecoder(cfg.Validator),
 		log:      cfg.Log, now: cfg.Now,
 	}, nil
@@ -101,7 +104,7 @@ func (d *Directory) Run(ctx context.Context, sink func(context.Context, Batch) e
 		if err == nil && batch != nil {
 			err = sink(ctx, *batch)
 		}
-		f.keeper.notify() // after the sink: what is kept may wait
+		f.keeper.Notify() // after the sink: what is kept may wait
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -126,9 +129,9 @@ type following struct {
 	*Directory
 	tree     *tree.Tree
 	index    *index
-	records  map[object.Key]*record
-	position *position
-	keeper   *keeper
+	records  map[object.Key]*memory.Record
+	position *memory.Position
+	keeper   *memory.Keeper
 	rank     map[object.Kind]int
 
 	synced   bool
@@ -142,14 +145,14 @@ func (d *Directory) open() (*following, error) {
 			return nil, fmt.Errorf("open the state of the source: %w", err)
 		}
 	}
-	position, lost, err := openPosition(d.position, d.now())
+	position, lost, err := memory.OpenPosition(d.position, d.now())
 	if err != nil {
 		return nil, err
 	}
 	if lost != nil {
 		d.log.Warn("the source's position is lost, a new epoch begins", logkey.File, d.position, logkey.Error, lost)
 	}
-	records, lines, bad, err := readRecords(d.journal)
+	records, lines, bad, err := memory.ReadRecords(d.journal)
 	if err != nil {
 		return nil, err
 	}
@@ -163,16 +166,16 @@ func (d *Directory) open() (*following, error) {
 	}
 	f := &following{
 		Directory: d, tree: t, index: newIndex(), records: records, position: position,
-		keeper: newKeeper(d.journal, d.copies, records, lines, d.log),
+		keeper: memory.NewKeeper(memory.KeeperConfig{Journal: d.journal, Copies: d.copies, Records: records, Lines: lines, Log: d.log}),
 		rank:   ranks(), restored: map[string]bool{},
 	}
-	go f.keeper.run()
+	go f.keeper.Run()
 	return f, nil
 }
 
 func (f *following) close() {
 	f.tree.Close()
-	f.keeper.close()
+	f.keeper.Close()
 }
 
 // next takes what the tree has to say. The batch is nil if nothing changed; wait is how
@@ -224,7 +227,7 @@ func (f *following) next(ctx context.Context) (batch *Batch, wait time.Duration,
 		noticed = now
 	}
 	return &Batch{
-		Changes: changes, Mark: f.position.mark.Clone(), Synced: true,
+		Changes: changes, Mark: f.position.Mark(), Synced: true,
 		Problems: f.problems, Files: files, Noticed: noticed,
 	}, wait, nil
 }
@@ -242,25 +245,25 @@ func (f *following) emit(replacements []replaced, now time.Time) ([]object.Chang
 	}
 	for i := range changes {
 		key := changes[i].Key
-		at, err := f.position.advance(key.Kind)
+		at, err := f.position.Advance(key.Kind)
 		if err != nil {
 			return nil, err
 		}
 		v := versions[key]
 		if v == nil {
 			delete(f.records, key)
-			f.keeper.keepRecord(key, record{Key: key.String(), Gone: true})
+			f.keeper.KeepRecord(key, memory.Record{Key: key.String(), Gone: true})
 			continue
 		}
 		r := f.records[key]
 		if r == nil {
-			r = &record{Key: key.String()}
+			r = &memory.Record{Key: key.String()}
 			f.records[key] = r
 		}
 		before := *r
-		r.update(v.content, now)
+		r.Update(v.content, now)
 		if *r != before {
-			f.keeper.keepRecord(key, *r)
+			f.keeper.KeepRecord(key, *r)
 		}
 		changes[i].Object = v.stamped(r, at)
 	}
@@ -268,13 +271,13 @@ func (f *following) emit(replacements []replaced, now time.Time) ([]object.Chang
 }
 
 // stamped is the version's object with the metadata of its record.
-func (v *version) stamped(r *record, at uint64) object.Object {
+func (v *version) stamped(r *memory.Record, at uint64) object.Object {
 	o := v.object
 	if v.shared { // it has been in effect before, and whoever has it must not see it change
 		o = o.DeepCopyObject().(object.Object)
 	}
 	v.object, v.shared = o, true
-	o.SetUID(r.uid())
+	o.SetUID(r.UID())
 	o.SetGeneration(r.Generation)
 	o.SetCreationTimestamp(metav1.NewTime(r.Created))
 	o.SetResourceVersion(fmt.Sprint(at))
@@ -286,17 +289,17 @@ func (f *following) forget() {
 	for key := range f.records {
 		if f.index.live[key] == nil {
 			delete(f.records, key)
-			f.keeper.keepRecord(key, record{Key: key.String(), Gone: true})
+			f.keeper.KeepRecord(key, memory.Record{Key: key.String(), Gone: true})
 		}
 	}
-	f.keeper.keepOnly(slices.Collect(maps.Keys(f.index.files)))
+	f.keeper.KeepOnly(slices.Collect(maps.Keys(f.index.files)))
 }
 
 // keepFile has the good versions of a file kept across restarts.
 func (f *following) keepFile(path string) {
 	file := f.index.files[path]
 	if file == nil {
-		f.keeper.keepFile(path, nil)
+		f.keeper.KeepFile(path, nil)
 		return
 	}
 	var raws [][]byte
@@ -305,7 +308,7 @@ func (f *following) keepFile(path string) {
 			raws = append(raws, c.good.raw)
 		}
 	}
-	f.keeper.keepFile(path, raws)
+	f.keeper.KeepFile(path, raws)
 }
 
 // reviewFaults keeps the problems of folders that cannot be followed.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -16,6 +15,7 @@ import (
 
 	"aether.io/aether/internal/object"
 	"aether.io/aether/internal/source/manifest"
+	"aether.io/aether/internal/source/memory"
 	"aether.io/aether/internal/source/tree"
 )
 
@@ -67,7 +67,7 @@ func (f *following) load(ctx context.Context, p string) loaded {
 		l.err = fmt.Errorf("cannot be read: %w", err)
 	}
 	if !whole && !f.synced { // what is wrong now may have been right before the restart
-		if _, objects, err := readCopy(filepath.Join(f.copies, copyName(p))); err == nil {
+		if objects, err := memory.ReadCopy(f.copies, p); err == nil {
 			l.prior = f.admitCopy(ctx, objects)
 		}
 	}
@@ -135,7 +135,7 @@ func (f *following) admitCopy(ctx context.Context, objects []byte) []*claim {
 // restoreUnder puts back, at the start, the files in folders that cannot be read, from
 // their copies. It is an error if the root is one of them and there is no copy at all.
 func (f *following) restoreUnder(ctx context.Context, faults map[string]error, t *touched) error {
-	copies, err := restore(f.copies)
+	copies, err := memory.ReadCopies(f.copies)
 	if err != nil {
 		return err
 	}

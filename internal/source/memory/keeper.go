@@ -1,10 +1,9 @@
-package source
+package memory
 
 import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -17,41 +16,54 @@ import (
 	"aether.io/aether/internal/object"
 )
 
-// keeper writes to the state directory what must outlive the process: records of objects
+// Keeper writes to the state directory what must outlive the process: records of objects
 // and the last good copies of files. It does so in a goroutine of its own, so that no
 // batch waits for it; what it has not written when the process is killed is as if it had
 // happened after the kill. A position is never kept this way.
-type keeper struct {
+type Keeper struct {
 	journal string // file of records
 	copies  string // directory of copies
 	log     *slog.Logger
 	wake    chan struct{} // capacity 1: something is pending, or stopping
-	done    chan struct{} // closed when run has returned
+	done    chan struct{} // closed when Run has returned
 
 	mu      sync.Mutex // guards what follows
-	records map[object.Key]record
+	records map[object.Key]Record
 	files   map[string][][]byte // by path; nil removes the copy
-	all     map[object.Key]record
+	all     map[object.Key]Record
 	prune   map[string]bool // names of the copies to keep, once
 	stop    bool
 
-	lines int // of the journal; run's own
+	lines int // of the journal; Run's own
 }
 
-func newKeeper(journal, copies string, records map[object.Key]*record, lines int, log *slog.Logger) *keeper {
-	k := &keeper{
-		journal: journal, copies: copies, log: log, wake: make(chan struct{}, 1), done: make(chan struct{}),
-		records: map[object.Key]record{}, files: map[string][][]byte{}, all: map[object.Key]record{},
-		lines: lines,
+// KeeperConfig is what a Keeper is made from.
+type KeeperConfig struct {
+	Journal string                 // file of records
+	Copies  string                 // directory of copies; must exist
+	Records map[object.Key]*Record // as read from the journal
+	Lines   int                    // of the journal; more than it has makes it be written anew
+	Log     *slog.Logger           // nil: none
+}
+
+// NewKeeper returns a Keeper whose Run must be started once, and ended by Close.
+func NewKeeper(cfg KeeperConfig) *Keeper {
+	k := &Keeper{
+		journal: cfg.Journal, copies: cfg.Copies, lines: cfg.Lines, log: cfg.Log,
+		wake: make(chan struct{}, 1), done: make(chan struct{}),
+		records: map[object.Key]Record{}, files: map[string][][]byte{}, all: map[object.Key]Record{},
 	}
-	for key, r := range records {
+	if k.log == nil {
+		k.log = slog.New(slog.DiscardHandler)
+	}
+	for key, r := range cfg.Records {
 		k.all[key] = *r
 	}
 	return k
 }
 
-// keepRecord remembers a record; the keeper has its own copy.
-func (k *keeper) keepRecord(key object.Key, r record) {
+// KeepRecord remembers a record; the keeper has its own copy.
+func (k *Keeper) KeepRecord(key object.Key, r Record) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.records[key] = r
@@ -62,15 +74,15 @@ func (k *keeper) keepRecord(key object.Key, r record) {
 	}
 }
 
-// keepFile remembers what is good of a file; nothing forgets the file.
-func (k *keeper) keepFile(path string, raws [][]byte) {
+// KeepFile remembers what is good of a file; nothing forgets the file.
+func (k *Keeper) KeepFile(path string, raws [][]byte) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.files[path] = raws
 }
 
-// keepOnly removes the copies of all other files.
-func (k *keeper) keepOnly(paths []string) {
+// KeepOnly removes the copies of all other files.
+func (k *Keeper) KeepOnly(paths []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.prune = map[string]bool{}
@@ -79,29 +91,30 @@ func (k *keeper) keepOnly(paths []string) {
 	}
 }
 
-func (k *keeper) notify() {
+// Notify has what is pending written.
+func (k *Keeper) Notify() {
 	select {
 	case k.wake <- struct{}{}:
 	default:
 	}
 }
 
-// close writes what is pending and waits for run.
-func (k *keeper) close() {
+// Close writes what is pending and waits for Run.
+func (k *Keeper) Close() {
 	k.mu.Lock()
 	k.stop = true
 	k.mu.Unlock()
-	k.notify()
+	k.Notify()
 	<-k.done
 }
 
-// run writes until close; it always leaves with everything written, or its failure logged.
-func (k *keeper) run() {
+// Run writes until Close; it always leaves with everything written, or its failure logged.
+func (k *Keeper) Run() {
 	defer close(k.done)
 	for range k.wake {
 		k.mu.Lock()
 		records, files, prune, stop := k.records, k.files, k.prune, k.stop
-		k.records, k.files, k.prune = map[object.Key]record{}, map[string][][]byte{}, nil
+		k.records, k.files, k.prune = map[object.Key]Record{}, map[string][][]byte{}, nil
 		k.mu.Unlock()
 		k.report("the journal of objects is not written", k.journal, k.append(records))
 		for _, path := range slices.Sorted(maps.Keys(files)) {
@@ -116,14 +129,14 @@ func (k *keeper) run() {
 	}
 }
 
-func (k *keeper) report(message, path string, err error) {
+func (k *Keeper) report(message, path string, err error) {
 	if err != nil {
 		k.log.Warn(message, logkey.File, path, logkey.Error, err)
 	}
 }
 
 // append adds records to the journal, or writes it anew when most of it is history.
-func (k *keeper) append(records map[object.Key]record) error {
+func (k *Keeper) append(records map[object.Key]Record) error {
 	if len(records) == 0 {
 		return nil
 	}
@@ -154,7 +167,7 @@ func (k *keeper) append(records map[object.Key]record) error {
 	return errors.Join(err, f.Close())
 }
 
-func (k *keeper) copy(path string, raws [][]byte) error {
+func (k *Keeper) copy(path string, raws [][]byte) error {
 	name := filepath.Join(k.copies, copyName(path))
 	if len(raws) == 0 {
 		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -172,7 +185,7 @@ func (k *keeper) copy(path string, raws [][]byte) error {
 	return replaceFile(name, data)
 }
 
-func (k *keeper) pruneCopies(keep map[string]bool) error {
+func (k *Keeper) pruneCopies(keep map[string]bool) error {
 	entries, err := os.ReadDir(k.copies)
 	if err != nil {
 		return err
@@ -183,28 +196,4 @@ func (k *keeper) pruneCopies(keep map[string]bool) error {
 		}
 	}
 	return err
-}
-
-// restore reads every copy: the files that it names, with their objects.
-func restore(dir string) (map[string][]byte, error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, fmt.Errorf("read the last good copies: %w", err)
-	}
-	out := map[string][]byte{}
-	for _, e := range entries {
-		path, objects, err := readCopy(filepath.Join(dir, e.Name()))
-		if err == nil {
-			out[path] = objects
-		}
-	}
-	return out, nil
-}
-
-func readCopy(name string) (path string, objects []byte, err error) {
-	data, err := os.ReadFile(name)
-	if err != nil {
-		return "", nil, err
-	}
-	return decodeCopy(data)
 }

@@ -1,0 +1,193 @@
+package memory
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"aether.io/aether/internal/object"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var when = time.Unix(1_700_000_000, 0).UTC()
+
+func TestAPositionIsClaimedBeforeItIsUsed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "position.json")
+	var last uint64
+	for range 3 { // each is killed without any farewell
+		p, lost, err := OpenPosition(path, when)
+		if err != nil || lost != nil {
+			t.Fatal(err, lost)
+		}
+		for range 5 {
+			at, err := p.Advance(object.Gateway)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if at <= last {
+				t.Fatalf("position %d after %d", at, last)
+			}
+			last = at
+		}
+		if got := p.Mark().Positions["Gateway"]; got != last || p.Mark().Positions["Secret"] == 0 {
+			t.Errorf("mark %v, want Gateway at %d and every kind somewhere", p.Mark(), last)
+		}
+	}
+}
+
+func TestACeilingIsRaisedWhenItIsReached(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "position.json")
+	p, _, err := OpenPosition(path, when)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.next = p.Ceiling
+	at, err := p.Advance(object.Gateway)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, _, err := OpenPosition(path, when); err != nil || again.next <= at {
+		t.Errorf("after a kill at %d it goes on at %d, %v", at, again.next, err)
+	}
+	if err := os.RemoveAll(filepath.Dir(path)); err != nil {
+		t.Fatal(err)
+	}
+	p.next = p.Ceiling
+	if _, err := p.Advance(object.Gateway); err == nil {
+		t.Error("a position is used that could not be claimed")
+	}
+}
+
+func TestALostPositionBeginsAHigherEpoch(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "position.json")
+	first, _, err := OpenPosition(path, when)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, content := range []string{"", "{", "null", `{"epoch":0}`} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p, lost, err := OpenPosition(path, when.Add(time.Second))
+		if err != nil || lost == nil || p.Epoch <= first.Epoch {
+			t.Errorf("position %q: epoch %d after %d, lost %v, %v", content, p.Epoch, first.Epoch, lost, err)
+		}
+	}
+}
+
+func TestTheJournalRemembers(t *testing.T) {
+	dir := t.TempDir()
+	journal := filepath.Join(dir, "objects.jsonl")
+	key := func(i int) object.Key {
+		return object.Key{Kind: object.Secret, Namespace: "default", Name: fmt.Sprint("s", i)}
+	}
+	run := func(work func(k *Keeper)) map[object.Key]*Record {
+		t.Helper()
+		records, lines, bad, err := ReadRecords(journal)
+		if err != nil || bad > 0 {
+			t.Fatal(bad, err)
+		}
+		k := NewKeeper(KeeperConfig{Journal: journal, Copies: dir, Records: records, Lines: lines})
+		go k.Run()
+		work(k)
+		k.Close()
+		records, _, bad, err = ReadRecords(journal)
+		if err != nil || bad > 0 {
+			t.Fatal(bad, err)
+		}
+		return records
+	}
+	want := map[object.Key]*Record{}
+	got := run(func(k *Keeper) {
+		for i := range 10 {
+			r := &Record{Key: key(i).String()}
+			r.Update(sha256.Sum256([]byte{1}), when)
+			r.Update(sha256.Sum256([]byte{byte(i)}), when)
+			want[key(i)] = r
+			k.KeepRecord(key(i), *r)
+		}
+	})
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	if want[key(1)].Generation != 1 || want[key(2)].Generation != 2 {
+		t.Errorf("generations %v, want 1 for the same content and 2 for another", want)
+	}
+	got = run(func(k *Keeper) {
+		k.KeepRecord(key(3), Record{Key: key(3).String(), Gone: true})
+		delete(want, key(3))
+	})
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	data, err := os.ReadFile(journal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(journal, bytes.Repeat(data, 200), 0o600); err != nil { // mostly history
+		t.Fatal(err)
+	}
+	got = run(func(k *Keeper) { k.KeepRecord(key(4), *want[key(4)]) })
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	if data, err = os.ReadFile(journal); err != nil || bytes.Count(data, []byte("\n")) != len(got) {
+		t.Errorf("the journal has %d lines for %d objects, %v", bytes.Count(data, []byte("\n")), len(got), err)
+	}
+}
+
+func TestUIDsDifferByNameAndAge(t *testing.T) {
+	seen := map[string]bool{}
+	for _, r := range []Record{{Key: "Secret/a/b", Created: when}, {Key: "Secret/a/c", Created: when}, {Key: "Secret/a/b", Created: when.Add(1)}} {
+		uid := string(r.UID())
+		if seen[uid] || len(uid) != 36 || uid[14] != '8' {
+			t.Errorf("uid %s of %v", uid, r)
+		}
+		seen[uid] = true
+	}
+}
+
+func TestCopiesComeBack(t *testing.T) {
+	dir := t.TempDir()
+	keep := func(work func(k *Keeper)) {
+		k := NewKeeper(KeeperConfig{Journal: filepath.Join(dir, "j"), Copies: filepath.Join(dir, "copies")})
+		go k.Run()
+		work(k)
+		k.Close()
+	}
+	if err := os.Mkdir(filepath.Join(dir, "copies"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	keep(func(k *Keeper) {
+		k.KeepFile("a/b.yaml", [][]byte{[]byte("{\n\"a\": 1}"), []byte(`{"b":"é\n"}`)})
+		k.KeepFile("c.yaml", [][]byte{[]byte("{}")})
+		k.KeepFile("d.yaml", [][]byte{[]byte("{}")})
+	})
+	keep(func(k *Keeper) {
+		k.KeepFile("c.yaml", nil)
+		k.KeepFile("never.yaml", nil)
+		k.KeepOnly([]string{"a/b.yaml", "c.yaml"})
+	})
+	copies, err := ReadCopies(filepath.Join(dir, "copies"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string][]byte{"a/b.yaml": []byte("{\"a\":1}\n{\"b\":\"é\\n\"}\n")}
+	if d := cmp.Diff(want, copies); d != "" {
+		t.Error(d)
+	}
+	if got, err := ReadCopy(filepath.Join(dir, "copies"), "a/b.yaml"); err != nil || string(got) != string(want["a/b.yaml"]) {
+		t.Errorf("copy %q, %v", got, err)
+	}
+	if _, err := ReadCopy(filepath.Join(dir, "copies"), "c.yaml"); err == nil {
+		t.Error("the copy of c.yaml is still there")
+	}
+}
