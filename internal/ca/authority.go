@@ -98,7 +98,10 @@ func New(cfg Config) (*Authority, error) {
 			Name: "coxswain_discovery_svids_issued_total", Help: "SVIDs that were signed.",
 		}),
 	}
-	return a, a.register()
+	if err := a.register(); err != nil {
+		return nil, err
+	}
+	return a, nil
 }
 
 // Run loads the CA, or creates it where there is none, and then follows its changes
@@ -124,7 +127,7 @@ func (a *Authority) Run(ctx context.Context) error {
 			a.setReady()
 			retry = firstRetry
 		} else if !a.isReady() {
-			wait = retry/2 + rand.N(retry/2) //nolint:gosec // jitter, not a secret
+			wait = retry/2 + rand.N(retry/2)
 			retry = min(2*retry, lastRetry)
 		}
 		timer.Reset(wait)
@@ -198,11 +201,11 @@ func (a *Authority) report(err error) {
 	a.mu.Unlock()
 	switch {
 	case err != nil && (old == nil || old.Error() != err.Error()):
-		msg := "no usable CA, trying again"
 		if has {
-			msg = "CA cannot be followed, keeping the last good one"
+			a.cfg.Log.Error("CA cannot be followed, keeping the last good one", logkey.Error, err)
+		} else {
+			a.cfg.Log.Error("no usable CA, trying again", logkey.Error, err)
 		}
-		a.cfg.Log.Error(msg, logkey.Error, err)
 	case err == nil && old != nil:
 		a.cfg.Log.Info("CA is good again")
 	}

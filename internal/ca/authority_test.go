@@ -161,7 +161,7 @@ func TestBadCAAtStartIsNeverUsedNorReplaced(t *testing.T) {
 				tc.put(t, dir)
 				cert, _ := os.ReadFile(filepath.Join(dir, "tls.crt"))
 				a, log := start(t, ca.Config{Store: ca.FileStore{Dir: dir}})
-				time.Sleep(10 * time.Minute)
+				pass(10 * time.Minute)
 				if isReady(a) || !errors.Is(a.Fault(), tc.want) || !a.Roots().IsZero() {
 					t.Fatalf("ready %v, fault %v, roots %v; want not ready and %v", isReady(a), a.Fault(), a.Roots().Fingerprints(), tc.want)
 				}
@@ -173,7 +173,7 @@ func TestBadCAAtStartIsNeverUsedNorReplaced(t *testing.T) {
 				}
 				clean(t, dir)
 				put(t, dir, makeCA(t, nil, newKey(t, elliptic.P256()), nil).material(t))
-				time.Sleep(time.Minute)
+				pass(time.Minute)
 				if !isReady(a) || a.Fault() != nil {
 					t.Errorf("not ready a minute after it was mended: %v", a.Fault())
 				}
@@ -198,7 +198,7 @@ func TestBadCAWhileRunningLeavesTheLastGood(t *testing.T) {
 				req := svid.Request{ID: controller(t), PublicKey: newKey(t, elliptic.P256()).Public()}
 				clean(t, dir)
 				tc.put(t, dir)
-				time.Sleep(time.Minute)
+				pass(time.Minute)
 				if !errors.Is(a.Fault(), tc.want) {
 					t.Errorf("fault %v, want %v", a.Fault(), tc.want)
 				}
@@ -322,7 +322,7 @@ func TestExpiryIsComputedAtScrape(t *testing.T) {
 			t.Fatal(err)
 		}
 		issue(t, a, svid.Request{ID: controller(t), PublicKey: newKey(t, elliptic.P256()).Public()})
-		time.Sleep(10 * time.Hour)
+		pass(10 * time.Hour)
 		got := map[string]float64{}
 		families, err := reg.Gather()
 		if err != nil {

@@ -70,7 +70,7 @@ func (s FileStore) Create(_ context.Context, m Material) (err error) {
 // readFile reads a regular file of at most 1 MiB of which no mode bit of forbid is set.
 // The mode is that of the file that was opened, so it cannot change in between.
 func readFile(path string, forbid fs.FileMode) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) //nolint:gosec // the operator's path
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -205,3 +205,6 @@ type fixed struct{ m ca.Material }
 
 func (f fixed) Load(context.Context) (ca.Material, error) { return f.m, nil }
 func (f fixed) Create(context.Context, ca.Material) error { return ca.ErrExists }
+
+// pass lets time go by in a synctest bubble.
+func pass(d time.Duration) { <-time.After(d) }

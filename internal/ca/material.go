@@ -61,10 +61,14 @@ func (m Material) Equal(o Material) bool {
 	return bytes.Equal(m.Cert, o.Cert) && bytes.Equal(m.Key, o.Key)
 }
 
-// Format, MarshalText and LogValue hide the key from every way to print.
-func (m Material) Format(f fmt.State, _ rune)   { _, _ = f.Write([]byte("REDACTED")) }
+// Format writes "REDACTED" for every verb.
+func (m Material) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("REDACTED")) }
+
+// MarshalText gives "REDACTED".
 func (m Material) MarshalText() ([]byte, error) { return []byte("REDACTED"), nil }
-func (m Material) LogValue() slog.Value         { return slog.StringValue("REDACTED") }
+
+// LogValue is "REDACTED".
+func (m Material) LogValue() slog.Value { return slog.StringValue("REDACTED") }
 
 // issuer is a CA that has been found good. It is immutable.
 type issuer struct {
@@ -111,7 +115,10 @@ func parse(m Material, td spiffeid.TrustDomain, now time.Time) (*issuer, error) 
 			return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
 		}
 	}
-	return is, is.probe(td, now)
+	if err := is.probe(td, now); err != nil {
+		return nil, err
+	}
+	return is, nil
 }
 
 // probe issues a leaf that nobody will see and verifies it as servers and clients do.

@@ -22,6 +22,7 @@ const (
 	Object            = "object"
 	Path              = "path"
 	PID               = "pid"
+	Pod               = "pod"
 	PodUID            = "pod_uid"
 	Process           = "process"
 	Reason            = "reason"

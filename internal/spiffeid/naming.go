@@ -13,12 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// ID and TrustDomain are go-spiffe's, so that users of this package need not import
-// two packages of one name.
-type (
-	ID          = spiffeid.ID
-	TrustDomain = spiffeid.TrustDomain
-)
+// ID is go-spiffe's, so that users of this package need not import two of one name.
+type ID = spiffeid.ID
+
+// TrustDomain is go-spiffe's.
+type TrustDomain = spiffeid.TrustDomain
 
 // The service accounts whose names are fixed.
 const (
