@@ -91,19 +91,19 @@ dedicated:
 clients: {trustedHops: 0, proxyProtocol: {mode: "Off", trustedCIDRs: [10.0.0.0/8, "fd00::/8"]}, connectionLimit: 0, tls: {minVersion: "1.2"}}
 drainSeconds: 600
 routeScopes: Auto`, ""},
-		"nothing set":                             {"{}", ""},
-		"an unknown mode":                         {"mode: Both", "spec.mode"},
-		"replicas and autoscaling":                {"dedicated: {replicas: 2, autoscaling: {}}", "exclude each other"},
-		"min over max":                            {"dedicated: {autoscaling: {minReplicas: 3, maxReplicas: 2}}", "must not exceed"},
-		"a class without a load balancer":         {"service: {type: ClusterIP, loadBalancerClass: x}", "needs type LoadBalancer"},
-		"a label of ours":                         {"dedicated: {podTemplate: {labels: {app.kubernetes.io/name: x}}}", "are Aether's"},
-		"an environment variable of ours":         {"dedicated: {podTemplate: {env: [{name: COXSWAIN_DISCOVERY_PORT}]}}", "reserved"},
-		"a preloaded library":                     {"dedicated: {podTemplate: {env: [{name: LD_PRELOAD, value: /x}]}}", "reserved"},
-		"an environment variable twice":           {"dedicated: {podTemplate: {env: [{name: A}, {name: A}]}}", "Duplicate"},
-		"what is no CIDR":                         {"clients: {proxyProtocol: {trustedCIDRs: [10.0.0.1]}}", "trustedCIDRs"},
-		"an unquoted Off, which YAML calls false": {"clients: {proxyProtocol: {mode: Off}}", "clients.proxyProtocol.mode"},
-		"TLS 1.1":               {`clients: {tls: {minVersion: "1.1"}}`, "minVersion"},
-		"a negative drain time": {"drainSeconds: -1", "drainSeconds"},
+		"nothing set":                     {"{}", ""},
+		"an unknown mode":                 {"mode: Both", "spec.mode"},
+		"replicas and autoscaling":        {"dedicated: {replicas: 2, autoscaling: {}}", "exclude each other"},
+		"min over max":                    {"dedicated: {autoscaling: {minReplicas: 3, maxReplicas: 2}}", "must not exceed"},
+		"a class without a load balancer": {"service: {type: ClusterIP, loadBalancerClass: x}", "needs type LoadBalancer"},
+		"a label of ours":                 {"dedicated: {podTemplate: {labels: {app.kubernetes.io/name: x}}}", "are Aether's"},
+		"an environment variable of ours": {"dedicated: {podTemplate: {env: [{name: COXSWAIN_DISCOVERY_PORT}]}}", "reserved"},
+		"a preloaded library":             {"dedicated: {podTemplate: {env: [{name: LD_PRELOAD, value: /x}]}}", "reserved"},
+		"an environment variable twice":   {"dedicated: {podTemplate: {env: [{name: A}, {name: A}]}}", "Duplicate"},
+		"what is no CIDR":                 {"clients: {proxyProtocol: {trustedCIDRs: [10.0.0.1]}}", "trustedCIDRs"},
+		"an Off that YAML calls false":    {"clients: {proxyProtocol: {mode: Off}}", "clients.proxyProtocol.mode"},
+		"TLS 1.1":                         {`clients: {tls: {minVersion: "1.1"}}`, "minVersion"},
+		"a negative drain time":           {"drainSeconds: -1", "drainSeconds"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			manifest := "apiVersion: config.aether.io/v1\nkind: GatewayParameters\nmetadata: {name: x, namespace: x}\nspec:\n  " +
