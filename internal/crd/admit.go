@@ -94,7 +94,7 @@ func (v *Validator) Admit(ctx context.Context, u, old *unstructured.Unstructured
 		broken, _ := ver.rules.Validate(ctx, nil, ver.schema, u.Object, before, celconfig.RuntimeCELCostBudget)
 		errs = append(errs, broken...)
 	}
-	slices.SortStableFunc(errs, func(a, b *field.Error) int { return compareErrors(a, b) })
+	slices.SortStableFunc(errs, compareErrors)
 	return unknown, errs
 }
 

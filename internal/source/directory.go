@@ -189,8 +189,8 @@ func (f *following) next(ctx context.Context) (batch *Batch, wait time.Duration,
 		}
 	}
 	load := f.loadAll(ctx, f.withRestored(seen))
-	if ctx.Err() != nil { // not everything was loaded
-		return nil, 0, nil
+	if err := ctx.Err(); err != nil { // not everything was loaded
+		return nil, 0, err
 	}
 	var files []string
 	for i := range load {

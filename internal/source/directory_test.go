@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -96,32 +95,37 @@ func (r *rig) restart() *rig {
 func (r *rig) next(deadline <-chan time.Time) bool {
 	select {
 	case b := <-r.batches:
-		seen := map[object.Key]bool{}
-		for _, c := range b.Changes {
-			if seen[c.Key] {
-				r.Errorf("batch has two changes of %s", c.Key)
-			}
-			seen[c.Key] = true
-			if c.Object == nil {
-				if r.objects[c.Key] == nil {
-					r.Errorf("%s is removed and was not there", c.Key)
-				}
-				delete(r.objects, c.Key)
-			} else {
-				r.objects[c.Key] = c.Object
-			}
-		}
-		if !b.Synced || b.Mark.Behind(r.last.Mark) {
-			r.Errorf("synced %v, mark %v after %v", b.Synced, b.Mark, r.last.Mark)
-		}
-		if !slices.IsSortedFunc(b.Problems, compareProblems) {
-			r.Errorf("problems are not sorted: %v", b.Problems)
-		}
-		r.last, r.all = b, append(r.all, b)
+		r.apply(b)
 		return true
 	case <-deadline:
 		return false
 	}
+}
+
+// apply adds a batch to the state, and checks what is promised of every batch.
+func (r *rig) apply(b Batch) {
+	seen := map[object.Key]bool{}
+	for _, c := range b.Changes {
+		if seen[c.Key] {
+			r.Errorf("batch has two changes of %s", c.Key)
+		}
+		seen[c.Key] = true
+		if c.Object == nil {
+			if r.objects[c.Key] == nil {
+				r.Errorf("%s is removed and was not there", c.Key)
+			}
+			delete(r.objects, c.Key)
+		} else {
+			r.objects[c.Key] = c.Object
+		}
+	}
+	if !b.Synced || b.Mark.Behind(r.last.Mark) {
+		r.Errorf("synced %v, mark %v after %v", b.Synced, b.Mark, r.last.Mark)
+	}
+	if !slices.IsSortedFunc(b.Problems, compareProblems) {
+		r.Errorf("problems are not sorted: %v", b.Problems)
+	}
+	r.last, r.all = b, append(r.all, b)
 }
 
 func (r *rig) until(what string, done func() bool) {
@@ -670,17 +674,4 @@ func TestATransitionRuleComparesWithWhatIsInEffect(t *testing.T) {
 	if got := r.object("GatewayClass/c").(*gatewayv1.GatewayClass).Spec.ControllerName; got != "a.io/b" {
 		t.Errorf("controllerName %s, want the one that was there", got)
 	}
-}
-
-// state is everything about the objects that does not depend on when they were seen.
-func (r *rig) content() map[string]string {
-	out := map[string]string{}
-	for k, o := range r.objects {
-		if m, ok := o.(*corev1.ConfigMap); ok {
-			out[k.String()] = fmt.Sprint(m.Data, m.Labels)
-		} else {
-			out[k.String()] = fmt.Sprint(maps.Keys(o.GetLabels()) != nil)
-		}
-	}
-	return out
 }

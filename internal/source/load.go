@@ -98,7 +98,8 @@ func (f *following) admit(ctx context.Context, l *loaded) bool {
 			good = good && doc.Ignored()
 			continue
 		}
-		if c := before[doc.Key]; c != nil && bytes.Equal(c.raw, doc.Raw) {
+		// A claim that is not of a document (0) has no findings of one.
+		if c := before[doc.Key]; c != nil && c.number > 0 && bytes.Equal(c.raw, doc.Raw) {
 			l.reuse[i] = c
 			continue
 		}

@@ -40,7 +40,7 @@ type Admitted struct {
 // Decode applies defaults to a document and validates it, as the update of old if old is
 // not nil. The document must have a key; it can be decoded once.
 func (d *Decoder) Decode(ctx context.Context, doc *Document, old *Document) Admitted {
-	group, _ := splitAPIVersion(doc.content["apiVersion"].(string))
+	group := groupOf(doc.content["apiVersion"].(string))
 	k, ok := lookup(group, string(doc.Key.Kind))
 	if !ok {
 		return Admitted{Findings: []Finding{{Severity: Refused, Path: "kind", Message: "is not a kind that is read"}}}

@@ -155,7 +155,7 @@ func listItems(fields map[string]any) ([]any, bool) {
 		return nil, false
 	}
 	apiVersion, _ := fields["apiVersion"].(string)
-	group, _ := splitAPIVersion(apiVersion)
+	group := groupOf(apiVersion)
 	if _, known := lookup(group, element); element != "" && !known {
 		return nil, false
 	}

@@ -50,11 +50,12 @@ func lookup(group, name string) (kind, bool) {
 	return kind{}, false
 }
 
-func splitAPIVersion(apiVersion string) (group, version string) {
-	if group, version, ok := strings.Cut(apiVersion, "/"); ok {
-		return group, version
+// groupOf is the API group of an apiVersion; the core group has no name.
+func groupOf(apiVersion string) string {
+	if group, _, ok := strings.Cut(apiVersion, "/"); ok {
+		return group
 	}
-	return "", apiVersion
+	return ""
 }
 
 // identify sets Key, or the findings that say why there is none.
@@ -71,7 +72,7 @@ func identify(d Document) Document {
 	if name == "" {
 		return refuse("kind", "is required")
 	}
-	group, _ := splitAPIVersion(apiVersion)
+	group := groupOf(apiVersion)
 	k, ok := lookup(group, name)
 	if !ok {
 		d.Findings = append(d.Findings, Finding{Severity: Ignored, Path: "kind", Message: fmt.Sprintf("%s %s is not a kind that is read", apiVersion, name)})

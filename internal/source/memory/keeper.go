@@ -116,12 +116,12 @@ func (k *Keeper) Run() {
 		records, files, prune, stop := k.records, k.files, k.prune, k.stop
 		k.records, k.files, k.prune = map[object.Key]Record{}, map[string][][]byte{}, nil
 		k.mu.Unlock()
-		k.report("the journal of objects is not written", k.journal, k.append(records))
+		k.report("journal", k.journal, k.append(records))
 		for _, path := range slices.Sorted(maps.Keys(files)) {
-			k.report("the last good copy of a file is not written", path, k.copy(path, files[path]))
+			k.report("copy", path, k.copy(path, files[path]))
 		}
 		if prune != nil {
-			k.report("copies of files that are gone are not removed", k.copies, k.pruneCopies(prune))
+			k.report("copies of files that are gone", k.copies, k.pruneCopies(prune))
 		}
 		if stop {
 			return
@@ -129,9 +129,9 @@ func (k *Keeper) Run() {
 	}
 }
 
-func (k *Keeper) report(message, path string, err error) {
+func (k *Keeper) report(what, path string, err error) {
 	if err != nil {
-		k.log.Warn(message, logkey.File, path, logkey.Error, err)
+		k.log.Warn("what the source remembers is not up to date on disk", logkey.Type, what, logkey.File, path, logkey.Error, err)
 	}
 }
 

@@ -109,7 +109,7 @@ func (n *notifier) add(path string) (int, error) {
 
 // remove may come too late for a directory that is gone; that is fine.
 func (n *notifier) remove(wd int) {
-	_, _ = unix.InotifyRmWatch(n.fd, uint32(wd)) //nolint:gosec // the kernel's own numbers, never negative
+	_, _ = unix.InotifyRmWatch(n.fd, uint32(wd))
 }
 
 func (n *notifier) close() {
@@ -120,7 +120,7 @@ func (n *notifier) close() {
 func parseEvents(buf []byte) []event {
 	var out []event
 	for len(buf) >= unix.SizeofInotifyEvent {
-		wd := int32(binary.NativeEndian.Uint32(buf[0:])) //nolint:gosec // -1 for an overflow
+		wd := int32(binary.NativeEndian.Uint32(buf[0:])) // -1 for an overflow
 		bits := binary.NativeEndian.Uint32(buf[4:])
 		size := unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(buf[12:]))
 		if size > len(buf) {

@@ -135,9 +135,6 @@ func (t *Tree) Close() { t.notes.close() }
 // Wake has a value when Take has something to say.
 func (t *Tree) Wake() <-chan struct{} { return t.notes.wake }
 
-// Rescan makes the next Take read the whole tree again and name every file.
-func (t *Tree) Rescan() { t.rescan = true }
-
 // Take tells what changed since the last Take.
 func (t *Tree) Take() Seen {
 	events, first, overflow := t.notes.take()
