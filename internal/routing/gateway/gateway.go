@@ -1,0 +1,93 @@
+// Package gateway reads a Gateway as its own spec, its class and its parameters say it:
+// its sections, their conflicts, and which routes attach to them. It is given objects
+// and finds none itself; what depends on other Gateways, on certificates or on proxies
+// is decided elsewhere.
+package gateway
+
+import (
+	"slices"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	configv1 "aether.io/aether/api/config/v1"
+	"aether.io/aether/internal/routing/condition"
+	"aether.io/aether/internal/routing/key"
+	"aether.io/aether/internal/scope"
+)
+
+// Site is what is the same for every Gateway of an installation.
+type Site struct {
+	PublishAddresses []string // IPs or host names of shared Gateways
+	PortOffset       uint32   // added to a section's port to get the bound one
+}
+
+// Gateway is a Gateway of ours. The zero Gateway is one that does not exist or is
+// another controller's.
+type Gateway struct {
+	Ours        bool
+	Generation  int64
+	Created     int64             // Unix seconds
+	Rejected    condition.Problem // Accepted is false: nothing of it is served
+	Unusable    condition.Problem // Programmed can never be true: nothing of it is served
+	Account     key.Name          // the ServiceAccount of its own proxies; zero for shared ones
+	Scope       scope.Scope
+	RouteScopes configv1.RouteScopes // empty: Auto
+	TrustedHops uint32
+	Sections    []Section
+	// Certificates is by section. It is apart from Sections, on which routes depend.
+	Certificates map[string][]gatewayv1.SecretObjectReference
+}
+
+// Read reads a Gateway whose class is ours with its merged parameters. invalid says why
+// those of the Gateway or its class cannot be used; nothing is served by defaults then.
+func Read(gw *gatewayv1.Gateway, p Parameters, invalid string, site Site) Gateway {
+	g := Gateway{
+		Ours: true, Generation: gw.Generation, Created: gw.CreationTimestamp.Unix(),
+		Scope:        scope.SharedPool(),
+		Sections:     sections(gw, site.PortOffset),
+		Certificates: map[string][]gatewayv1.SecretObjectReference{},
+	}
+	p.set(&g)
+	if p.dedicated() {
+		g.dedicate(gw)
+	}
+	for _, l := range gw.Spec.Listeners {
+		if l.TLS != nil {
+			g.Certificates[string(l.Name)] = l.TLS.CertificateRefs
+		}
+	}
+	g.checkAddresses(gw, site)
+	switch {
+	case invalid != "":
+		g.Rejected = condition.Problemf(gatewayv1.GatewayReasonInvalidParameters, "%s", invalid)
+	case g.Rejected.IsZero() && !slices.ContainsFunc(g.Sections, Section.Accepted):
+		g.Rejected = condition.Problemf(gatewayv1.GatewayReasonListenersNotValid, "no listener is valid")
+	}
+	return g
+}
+
+// maxAccountName is the longest name of a ServiceAccount.
+const maxAccountName = 253
+
+// dedicate gives the Gateway a world of its own, whose proxies run as {gateway}-{class}.
+func (g *Gateway) dedicate(gw *gatewayv1.Gateway) {
+	account := gw.Name + "-" + string(gw.Spec.GatewayClassName)
+	own, err := scope.Gateway(gw.Namespace, gw.Name)
+	if err != nil || len(account) > maxAccountName {
+		g.Unusable = condition.Problemf(gatewayv1.GatewayReasonInvalid, "its proxies' ServiceAccount would have the name %s of %d characters, at most %d can be had", account, len(account), maxAccountName)
+		return
+	}
+	g.Scope, g.Account = own, key.Name{Namespace: gw.Namespace, Name: account}
+}
+
+// checkAddresses: addresses are the installation's and cannot be chosen.
+func (g *Gateway) checkAddresses(gw *gatewayv1.Gateway, site Site) {
+	for _, a := range gw.Spec.Addresses {
+		switch {
+		case a.Type != nil && *a.Type != gatewayv1.IPAddressType:
+			g.Rejected = condition.Problemf(gatewayv1.GatewayReasonUnsupportedAddress, "addresses of type %s are not supported", *a.Type)
+		case a.Value != "" && !slices.Contains(site.PublishAddresses, a.Value):
+			g.Unusable = condition.Problemf(gatewayv1.GatewayReasonAddressNotUsable, "address %s is not one of this installation's", a.Value)
+		}
+	}
+}

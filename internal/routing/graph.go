@@ -1,0 +1,171 @@
+// Package routing is the graph from configuration objects to what proxies serve:
+// Gateway API and mesh objects in, named Envoy resources per scope and the objects'
+// statuses out. It is pure: no IO, no clock, no log; equal objects give equal bytes,
+// whatever way they came in. It decides what is served; how Envoy is made to serve it
+// is in package envoy, and whether it is really live is observed elsewhere, by the
+// requirements that each status carries.
+//
+// The graph keeps every intermediate value: a gateway, a bound port, a route, a host of
+// a route table, a cluster, a secret, a runtime layer, a status. A change costs those
+// that it reaches, never the size of the world (packages sheet and unit).
+package routing
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"aether.io/aether/internal/meshconfig"
+	"aether.io/aether/internal/object"
+	"aether.io/aether/internal/resource"
+	"aether.io/aether/internal/routing/gateway"
+	"aether.io/aether/internal/routing/report"
+	"aether.io/aether/internal/routing/unit"
+	"aether.io/aether/internal/scope"
+)
+
+// Config is what the graph must know beside the objects.
+type Config struct {
+	ControllerName   string            // whose GatewayClasses are ours, "config.aether.io/gateway-controller"
+	ReleaseNamespace string            // whose MeshConfig every namespace inherits
+	Address          string            // IP that listeners bind
+	PublishAddresses []string          // status.addresses of shared Gateways: IPs or host names; may be empty
+	PortOffset       uint32            // added to a listener's port to get the bound one
+	AccessLogPath    string            // file of the JSON lines access log; empty: no logger
+	System           meshconfig.System // what MeshConfigs inherit in the end
+}
+
+// Status is what is to be said of one object, as far as objects decide it.
+type Status = report.Status
+
+// Requirement is what proxies must run for one part of a status to be in effect.
+type Requirement = report.Requirement
+
+// Delta is what an Apply or a Hold made different.
+type Delta struct {
+	Worlds   map[scope.Scope]resource.Delta // only scopes in which something differs, be it only an origin
+	Statuses []Status                       // sorted by key; only those that differ from what was last handed out
+}
+
+// Graph holds the objects and all that was made of them. It has one user at a time.
+type Graph struct {
+	units  *unit.Units
+	newest map[object.Key]object.Object // as they came in
+	held   map[object.Key]object.Object // what is compiled instead; nil: as if absent
+}
+
+// New makes a graph of no objects.
+func New(c Config) (*Graph, error) {
+	ip, err := netip.ParseAddr(c.Address)
+	switch {
+	case c.ControllerName == "":
+		return nil, errors.New("routing: no controller name is configured")
+	case c.ReleaseNamespace == "":
+		return nil, errors.New("routing: no release namespace is configured")
+	case err != nil:
+		return nil, fmt.Errorf("routing: address to bind: %w", err)
+	case ip.Zone() != "":
+		return nil, fmt.Errorf("routing: address to bind %s: a zone is not supported", ip)
+	}
+	return &Graph{
+		newest: map[object.Key]object.Object{},
+		held:   map[object.Key]object.Object{},
+		units: unit.New(unit.Config{
+			ControllerName:   c.ControllerName,
+			ReleaseNamespace: c.ReleaseNamespace,
+			Address:          ip.String(),
+			AccessLogPath:    c.AccessLogPath,
+			Site:             gateway.Site{PublishAddresses: slices.Clone(c.PublishAddresses), PortOffset: c.PortOffset},
+			System:           c.System,
+		}),
+	}, nil
+}
+
+// Apply takes objects in. Of several changes to one key the last counts. The first call,
+// even of no changes, hands out the world of no objects.
+func (g *Graph) Apply(changes []object.Change) Delta {
+	for _, c := range changes {
+		if c.Object == nil {
+			delete(g.newest, c.Key)
+		} else {
+			g.newest[c.Key] = c.Object
+		}
+		delete(g.held, c.Key)
+		g.enter(c.Key)
+	}
+	return g.settle()
+}
+
+// Hold replaces the set of objects that are quarantined because Envoy refused what was
+// made of them: instead of the newest, the graph compiles the object given here, or, for
+// nil, makes nothing of it. A change of a key ends its hold. Keys of objects that do not
+// exist are ignored. Conditions are those of what is compiled.
+func (g *Graph) Hold(held map[object.Key]object.Object) Delta {
+	before := g.held
+	g.held = make(map[object.Key]object.Object, len(held))
+	for k, o := range held {
+		if g.newest[k] == nil {
+			continue
+		}
+		g.held[k] = o
+		if old, was := before[k]; !was || old != o {
+			g.enter(k)
+		}
+	}
+	for k := range before {
+		if _, still := g.held[k]; !still {
+			g.enter(k)
+		}
+	}
+	return g.settle()
+}
+
+// enter takes in what is now to be seen under k. This is the one place where a hold puts
+// an older object in front of the newest.
+func (g *Graph) enter(k object.Key) {
+	newest := g.newest[k]
+	if newest == nil {
+		g.units.Delete(k)
+		return
+	}
+	e := unit.Entry{Object: newest, Generation: newest.GetGeneration()}
+	if older, held := g.held[k]; held {
+		if e.Held = older == nil; older != nil {
+			e.Object = older
+		}
+	}
+	g.units.Set(k, e)
+}
+
+// settle computes what the entered objects reach and collects what came out.
+func (g *Graph) settle() Delta {
+	g.units.Settle()
+	resources, statuses := g.units.Drain()
+	d := Delta{Worlds: map[scope.Scope]resource.Delta{}}
+	for _, c := range resources {
+		w := d.Worlds[c.Key.Scope]
+		if c.Gone {
+			w.Removed = append(w.Removed, c.Key.Of)
+		} else {
+			w.Changed = append(w.Changed, c.Value)
+		}
+		d.Worlds[c.Key.Scope] = w
+	}
+	for _, w := range d.Worlds {
+		slices.SortFunc(w.Changed, func(a, b *resource.Resource) int { return a.Name.Compare(b.Name) })
+		slices.SortFunc(w.Removed, resource.Name.Compare)
+	}
+	for _, c := range statuses {
+		s := c.Value
+		if c.Gone {
+			s = Status{Key: c.Key}
+			if o := g.newest[c.Key]; o != nil {
+				s.Generation = o.GetGeneration()
+			}
+		}
+		d.Statuses = append(d.Statuses, s)
+	}
+	slices.SortFunc(d.Statuses, func(a, b Status) int { return a.Key.Compare(b.Key) })
+	return d
+}

@@ -1,0 +1,44 @@
+package hostname_test
+
+import (
+	"testing"
+
+	"aether.io/aether/internal/routing/hostname"
+)
+
+func TestIntersect(t *testing.T) {
+	for name, c := range map[string]struct{ a, b, want string }{
+		"equal names":                             {"a.example.com", "a.example.com", "a.example.com"},
+		"any host takes the other":                {"*", "*.example.com", "*.example.com"},
+		"a wildcard covers a name":                {"*.example.com", "a.example.com", "a.example.com"},
+		"a wildcard covers several labels":        {"*.example.com", "a.b.example.com", "a.b.example.com"},
+		"a wildcard covers a narrower one":        {"*.example.com", "*.b.example.com", "*.b.example.com"},
+		"a wildcard does not cover its own end":   {"*.example.com", "example.com", ""},
+		"a wildcard wants a whole label":          {"*.example.com", "badexample.com", ""},
+		"different names":                         {"a.example.com", "b.example.com", ""},
+		"different wildcards":                     {"*.example.com", "*.example.net", ""},
+		"a name does not cover a wildcard":        {"a.example.com", "*.a.example.com", ""},
+		"any host and any host":                   {"*", "*", "*"},
+		"a top-level wildcard covers a lower one": {"*.com", "*.example.com", "*.example.com"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, args := range [][2]string{{c.a, c.b}, {c.b, c.a}} {
+				got, ok := hostname.Intersect(args[0], args[1])
+				if got != c.want || ok != (c.want != "") {
+					t.Errorf("Intersect(%q, %q) = %q, %v; want %q", args[0], args[1], got, ok, c.want)
+				}
+			}
+		})
+	}
+}
+
+func TestCompareSpecificity(t *testing.T) {
+	order := []string{"a.example.com", "*.a.example.com", "*.example.com", "*.com", "*"}
+	for i, a := range order {
+		for j, b := range order {
+			if got := hostname.CompareSpecificity(a, b); (got < 0) != (i < j) || (got > 0) != (i > j) {
+				t.Errorf("CompareSpecificity(%q, %q) = %d", a, b, got)
+			}
+		}
+	}
+}

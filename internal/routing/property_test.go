@@ -1,0 +1,107 @@
+package routing
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"aether.io/aether/internal/object"
+	"aether.io/aether/internal/routing/key"
+)
+
+var seeds = flag.Uint64("seeds", 60, "random sequences of changes to try")
+
+// TestAnySequenceOfChangesEndsInWhatAFreshGraphGives is the invariant that everything
+// else rests on: the way in which objects came does not matter, and deltas add up.
+func TestAnySequenceOfChangesEndsInWhatAFreshGraphGives(t *testing.T) {
+	for seed := range *seeds {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			g := &generator{Rand: rand.New(rand.NewPCG(seed, 1))}
+			all, held := map[object.Key]object.Object{}, map[object.Key]object.Object{}
+			r := newReplica(t)
+			r.apply()
+			for step := range 60 {
+				if g.IntN(12) == 0 {
+					held = g.hold(all)
+					r.take(r.graph.Hold(held))
+				}
+				var batch []object.Change
+				for range 1 + g.IntN(4) {
+					c := g.change()
+					batch = append(batch, c)
+					delete(held, c.Key)
+					if all[c.Key] = c.Object; c.Object == nil {
+						delete(all, c.Key)
+					}
+				}
+				r.apply(batch...)
+				if step%20 == 19 {
+					requireFresh(t, g, r, all, held)
+				}
+			}
+		})
+	}
+}
+
+// hold picks objects to be compiled from an older version, or as if absent.
+func (g *generator) hold(all map[object.Key]object.Object) map[object.Key]object.Object {
+	held := map[object.Key]object.Object{}
+	for _, k := range key.Sorted(all, object.Key.Compare) {
+		switch g.IntN(8) {
+		case 0:
+			held[k] = nil
+		case 1:
+			held[k] = g.object(k)
+		}
+	}
+	return held
+}
+
+// requireFresh compares r with a graph that gets the final objects at once, in another order.
+func requireFresh(t *testing.T, g *generator, r *replica, all, held map[object.Key]object.Object) {
+	t.Helper()
+	fresh := newReplica(t)
+	var changes []object.Change
+	for _, k := range shuffled(g, key.Sorted(all, object.Key.Compare)) {
+		changes = append(changes, object.Change{Key: k, Object: copyOf(all[k])})
+	}
+	fresh.apply(changes...)
+	fresh.take(fresh.graph.Hold(held))
+	requireEqual(t, fresh.state(), r.state())
+	// Equal objects again are no news.
+	if len(held) == 0 {
+		if d := r.graph.Apply(changes); len(d.Worlds) > 0 || len(d.Statuses) > 0 {
+			t.Fatalf("handed out though nothing changed: %v", d)
+		}
+	}
+}
+
+func TestHoldKeepsWhatIsGivenUntilTheObjectChanges(t *testing.T) {
+	r := newReplica(t)
+	g := &generator{Rand: rand.New(rand.NewPCG(7, 7))}
+	for range 200 {
+		r.apply(g.change())
+	}
+	before := r.state()
+	all := map[object.Key]object.Object{}
+	for k := range r.graph.newest {
+		all[k] = nil
+	}
+	r.take(r.graph.Hold(all))
+	if cmp.Equal(before, r.state(), scopes) {
+		t.Fatal("holding every object as absent changed nothing")
+	}
+	r.take(r.graph.Hold(nil))
+	requireEqual(t, before, r.state())
+}
+
+func requireEqual(t *testing.T, want, got any) {
+	t.Helper()
+	if !reflect.DeepEqual(want, got) { // much faster than a diff
+		t.Fatalf("want (-), got (+):\n%s", cmp.Diff(want, got, scopes))
+	}
+}

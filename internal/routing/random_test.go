@@ -1,0 +1,265 @@
+package routing
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	gatewayv1beta1 "sigs.k8s.io/gateway-api/apis/v1beta1"
+
+	configv1 "aether.io/aether/api/config/v1"
+	"aether.io/aether/internal/object"
+)
+
+// generator makes random objects out of few names, so that they refer to each other,
+// collide and dangle.
+type generator struct {
+	*rand.Rand
+	generation int64
+}
+
+func pick[T any](g *generator, list ...T) T { return list[g.IntN(len(list))] }
+
+func maybe[T any](g *generator, v T) *T {
+	if g.IntN(2) == 0 {
+		return nil
+	}
+	return &v
+}
+
+func (g *generator) namespace() string { return pick(g, "a", "b", "aether-system") }
+
+func (g *generator) host() gatewayv1.Hostname {
+	return gatewayv1.Hostname(pick(g, "x.example.com", "y.example.com", "*.example.com", "*.x.example.com", "Z.Example.com", "example.net", "*.net"))
+}
+
+func (g *generator) meta(namespace, name string) metav1.ObjectMeta {
+	g.generation++
+	return metav1.ObjectMeta{
+		Namespace: namespace, Name: name, Generation: g.generation,
+		CreationTimestamp: metav1.Unix(1700000000+int64(g.IntN(4)), 0),
+	}
+}
+
+// change is a random change: mostly a new or replaced object, else a removal.
+func (g *generator) change() object.Change {
+	kind := pick(g, append(object.Kinds(), object.HTTPRoute, object.HTTPRoute, object.HTTPRoute, object.Gateway, object.Service, object.EndpointSlice)...)
+	n := pick(g, "one", "two", "three")
+	key := object.Key{Kind: kind, Namespace: g.namespace(), Name: n}
+	switch kind {
+	case object.GatewayClass:
+		key.Namespace, key.Name = "", pick(g, "ours", "theirs", "other-ours")
+	case object.Namespace:
+		key.Namespace, key.Name = "", g.namespace()
+	case object.MeshConfig:
+		key.Name = pick(g, "default", "default", "other")
+	default:
+	}
+	if g.IntN(5) == 0 {
+		return object.Change{Key: key}
+	}
+	return object.Change{Key: key, Object: g.object(key)}
+}
+
+func (g *generator) object(k object.Key) object.Object {
+	m := g.meta(k.Namespace, k.Name)
+	switch k.Kind {
+	case object.GatewayClass:
+		o := &gatewayv1.GatewayClass{ObjectMeta: m}
+		o.Spec.ControllerName = gatewayv1.GatewayController(pick(g, testConfig().ControllerName, testConfig().ControllerName, "example.com/other"))
+		if k.Name == "theirs" {
+			o.Spec.ControllerName = "example.com/other"
+		}
+		if g.IntN(4) == 0 {
+			o.Spec.ParametersRef = &gatewayv1.ParametersReference{
+				Group: pick[gatewayv1.Group](g, configv1.GroupName, configv1.GroupName, "example.com"), Kind: "GatewayParameters",
+				Name: "one", Namespace: maybe(g, gatewayv1.Namespace(g.namespace())),
+			}
+		}
+		return o
+	case object.Gateway:
+		return g.gateway(m)
+	case object.HTTPRoute:
+		return g.route(m)
+	case object.ReferenceGrant:
+		return g.grant(m)
+	case object.Namespace:
+		m.Labels = map[string]string{"team": pick(g, "red", "blue")}
+		return &corev1.Namespace{ObjectMeta: m}
+	case object.Service:
+		return g.service(m)
+	case object.EndpointSlice:
+		return g.slice(m)
+	case object.Secret:
+		p := pairs()
+		data := map[string][]byte{corev1.TLSCertKey: pick(g, p[0].cert, p[1].cert), corev1.TLSPrivateKeyKey: pick(g, p[0].key, p[0].key, p[1].key, []byte("garbage"))}
+		return &corev1.Secret{ObjectMeta: m, Type: pick(g, corev1.SecretTypeTLS, corev1.SecretTypeTLS, corev1.SecretTypeOpaque), Data: data}
+	case object.MeshConfig:
+		o := &configv1.MeshConfig{ObjectMeta: m, Spec: &configv1.MeshConfigSpec{Proxy: &configv1.ProxyConfig{
+			AccessLogsEnabled: maybe(g, g.IntN(2) == 0), AccessLogSuccessSampleRate: maybe(g, uint32(g.IntN(101))),
+		}}}
+		if g.IntN(3) == 0 {
+			o.UnknownFields = []string{"proxy.new"}
+		}
+		return o
+	case object.GatewayParameters:
+		return &configv1.GatewayParameters{ObjectMeta: m, Spec: configv1.GatewayParametersSpec{
+			Mode:        maybe(g, pick(g, configv1.GatewayModeShared, configv1.GatewayModeDedicated)),
+			RouteScopes: maybe(g, pick(g, configv1.RouteScopesAuto, configv1.RouteScopesSingle, configv1.RouteScopesPerHost)),
+		}}
+	case object.ConfigMap:
+	}
+	return &corev1.ConfigMap{ObjectMeta: m}
+}
+
+func (g *generator) gateway(m metav1.ObjectMeta) *gatewayv1.Gateway {
+	o := &gatewayv1.Gateway{ObjectMeta: m}
+	o.Spec.GatewayClassName = pick[gatewayv1.ObjectName](g, "ours", "ours", "ours", "theirs", "other-ours")
+	if g.IntN(3) == 0 {
+		o.Spec.Infrastructure = &gatewayv1.GatewayInfrastructure{ParametersRef: &gatewayv1.LocalParametersReference{Group: configv1.GroupName, Kind: "GatewayParameters", Name: pick(g, "one", "two")}}
+	}
+	if g.IntN(8) == 0 {
+		o.Spec.Addresses = []gatewayv1.GatewaySpecAddress{{Value: pick(g, "127.0.0.1", "192.0.2.1", "")}}
+	}
+	for i := range 1 + g.IntN(4) {
+		l := gatewayv1.Listener{
+			Name: gatewayv1.SectionName(pick(g, "web", "tls", "80", "extra") + fmt.Sprint(i)), Port: pick[int32](g, 80, 443, 8080),
+			Protocol: pick(g, gatewayv1.HTTPProtocolType, gatewayv1.HTTPProtocolType, gatewayv1.HTTPSProtocolType, gatewayv1.TCPProtocolType),
+			Hostname: maybe(g, g.host()),
+		}
+		if i == 0 {
+			l.Name = "web"
+		}
+		if l.Protocol == gatewayv1.HTTPSProtocolType {
+			l.TLS = &gatewayv1.ListenerTLSConfig{}
+			for range 1 + g.IntN(2) {
+				l.TLS.CertificateRefs = append(l.TLS.CertificateRefs, gatewayv1.SecretObjectReference{Name: pick[gatewayv1.ObjectName](g, "one", "two"), Namespace: maybe(g, gatewayv1.Namespace(g.namespace()))})
+			}
+		}
+		if g.IntN(2) == 0 {
+			l.AllowedRoutes = &gatewayv1.AllowedRoutes{Namespaces: &gatewayv1.RouteNamespaces{
+				From:     maybe(g, pick(g, gatewayv1.NamespacesFromAll, gatewayv1.NamespacesFromSame, gatewayv1.NamespacesFromSelector)),
+				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "red"}},
+			}}
+			if g.IntN(4) == 0 {
+				l.AllowedRoutes.Kinds = []gatewayv1.RouteGroupKind{{Kind: pick[gatewayv1.Kind](g, "HTTPRoute", "TCPRoute")}}
+			}
+		}
+		o.Spec.Listeners = append(o.Spec.Listeners, l)
+	}
+	return o
+}
+
+func (g *generator) route(m metav1.ObjectMeta) *gatewayv1.HTTPRoute {
+	o := &gatewayv1.HTTPRoute{ObjectMeta: m}
+	for range 1 + g.IntN(2) {
+		ref := gatewayv1.ParentReference{Name: pick[gatewayv1.ObjectName](g, "one", "two", "three"), Namespace: maybe(g, gatewayv1.Namespace(g.namespace()))}
+		if g.IntN(4) == 0 {
+			ref.SectionName = maybe(g, pick[gatewayv1.SectionName](g, "web", "tls1"))
+			ref.Port = maybe(g, pick[int32](g, 80, 443))
+		}
+		o.Spec.ParentRefs = append(o.Spec.ParentRefs, ref)
+	}
+	for range g.IntN(3) {
+		o.Spec.Hostnames = append(o.Spec.Hostnames, g.host())
+	}
+	for range 1 + g.IntN(3) {
+		var rule gatewayv1.HTTPRouteRule
+		for range g.IntN(3) {
+			rule.Matches = append(rule.Matches, g.match())
+		}
+		for range g.IntN(3) {
+			rule.BackendRefs = append(rule.BackendRefs, gatewayv1.HTTPBackendRef{BackendRef: gatewayv1.BackendRef{
+				BackendObjectReference: gatewayv1.BackendObjectReference{
+					Name: pick[gatewayv1.ObjectName](g, "one", "two", "three"), Namespace: maybe(g, gatewayv1.Namespace(g.namespace())),
+					Port: maybe(g, pick[int32](g, 80, 8080)), Kind: maybe(g, pick[gatewayv1.Kind](g, "Service", "Service", "Bucket")),
+				},
+				Weight: maybe(g, int32(g.IntN(3))),
+			}})
+		}
+		if g.IntN(8) == 0 {
+			rule.Filters = []gatewayv1.HTTPRouteFilter{{Type: gatewayv1.HTTPRouteFilterRequestMirror}}
+		}
+		o.Spec.Rules = append(o.Spec.Rules, rule)
+	}
+	return o
+}
+
+func (g *generator) match() gatewayv1.HTTPRouteMatch {
+	m := gatewayv1.HTTPRouteMatch{Method: maybe(g, gatewayv1.HTTPMethodGet)}
+	if g.IntN(3) > 0 {
+		m.Path = &gatewayv1.HTTPPathMatch{
+			Type:  maybe(g, pick(g, gatewayv1.PathMatchExact, gatewayv1.PathMatchPathPrefix, gatewayv1.PathMatchRegularExpression, "Unknown")),
+			Value: maybe(g, pick(g, "/", "/foo", "/foo/", "/foo/bar", "/(")),
+		}
+	}
+	for range g.IntN(3) {
+		m.Headers = append(m.Headers, gatewayv1.HTTPHeaderMatch{Name: pick[gatewayv1.HTTPHeaderName](g, "Version", "version", "color"), Value: pick(g, "1", "2"), Type: maybe(g, gatewayv1.HeaderMatchRegularExpression)})
+	}
+	if g.IntN(4) == 0 {
+		m.QueryParams = []gatewayv1.HTTPQueryParamMatch{{Name: "q", Value: "1"}}
+	}
+	return m
+}
+
+func (g *generator) grant(m metav1.ObjectMeta) object.Object {
+	spec := gatewayv1.ReferenceGrantSpec{
+		From: []gatewayv1.ReferenceGrantFrom{{Group: gatewayv1.GroupName, Kind: pick[gatewayv1.Kind](g, "HTTPRoute", "Gateway"), Namespace: gatewayv1.Namespace(g.namespace())}},
+		To:   []gatewayv1.ReferenceGrantTo{{Kind: pick[gatewayv1.Kind](g, "Service", "Secret"), Name: maybe(g, pick[gatewayv1.ObjectName](g, "one", "two"))}},
+	}
+	if g.IntN(2) == 0 {
+		return &gatewayv1beta1.ReferenceGrant{ObjectMeta: m, Spec: spec}
+	}
+	return &gatewayv1.ReferenceGrant{ObjectMeta: m, Spec: spec}
+}
+
+func (g *generator) service(m metav1.ObjectMeta) *corev1.Service {
+	o := &corev1.Service{ObjectMeta: m}
+	for _, p := range []int32{80, 8080} {
+		if g.IntN(4) > 0 {
+			o.Spec.Ports = append(o.Spec.Ports, corev1.ServicePort{
+				Name: pick(g, "http", "web", ""), Port: p, TargetPort: intstr.FromInt32(p), Protocol: pick(g, "", corev1.ProtocolTCP, corev1.ProtocolTCP, corev1.ProtocolUDP),
+				AppProtocol: maybe(g, pick(g, "http", "kubernetes.io/h2c", "kubernetes.io/wss")),
+			})
+		}
+	}
+	if g.IntN(10) == 0 {
+		o.Spec.Type = corev1.ServiceTypeExternalName
+	}
+	return o
+}
+
+func (g *generator) slice(m metav1.ObjectMeta) *discoveryv1.EndpointSlice {
+	m.Labels = map[string]string{discoveryv1.LabelServiceName: pick(g, "one", "two", "three", "")}
+	o := &discoveryv1.EndpointSlice{ObjectMeta: m}
+	for _, n := range []string{"http", "web", ""} {
+		if g.IntN(2) == 0 {
+			o.Ports = append(o.Ports, discoveryv1.EndpointPort{Name: maybe(g, n), Port: maybe(g, int32(9000+g.IntN(2)))})
+		}
+	}
+	for range g.IntN(3) {
+		o.Endpoints = append(o.Endpoints, discoveryv1.Endpoint{
+			Addresses:  []string{pick(g, "10.0.0.1", "10.0.0.2", "fd00::1", "nonsense")},
+			Conditions: discoveryv1.EndpointConditions{Ready: maybe(g, g.IntN(2) == 0)},
+		})
+	}
+	return o
+}
+
+// copyOf is an equal object that shares nothing.
+func copyOf(o object.Object) object.Object {
+	var c runtime.Object = o.DeepCopyObject()
+	return c.(object.Object)
+}
+
+func shuffled[T any](g *generator, list []T) []T {
+	list = slices.Clone(list)
+	g.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+	return list
+}

@@ -1,0 +1,47 @@
+package report
+
+import (
+	"slices"
+	"strings"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	"sigs.k8s.io/gateway-api/pkg/features"
+
+	"aether.io/aether/internal/routing/condition"
+)
+
+// SupportedFeatures is the one list of what of the Gateway API this release claims;
+// status, documentation and the conformance claim come from it. HTTPRoute itself is not
+// in it while its core filters are answered with UnsupportedValue. Sorted by name.
+func SupportedFeatures() []gatewayv1.SupportedFeature {
+	list := []gatewayv1.SupportedFeature{}
+	for _, f := range []features.FeatureName{
+		features.SupportGateway,
+		features.SupportGatewayAddressEmpty,
+		features.SupportGatewayHTTPListenerIsolation,
+		features.SupportHTTPRouteBackendProtocolH2C,
+		features.SupportHTTPRouteMethodMatching,
+		features.SupportHTTPRouteNamedRouteRule,
+		features.SupportHTTPRouteParentRefPort,
+		features.SupportHTTPRouteQueryParamMatching,
+		features.SupportReferenceGrant,
+	} {
+		list = append(list, gatewayv1.SupportedFeature{Name: gatewayv1.FeatureName(f)})
+	}
+	slices.SortFunc(list, func(a, b gatewayv1.SupportedFeature) int { return strings.Compare(string(a.Name), string(b.Name)) })
+	return list
+}
+
+// GatewayClass is the status of a class of ours. invalid says why its parameters cannot
+// be used.
+func GatewayClass(generation int64, invalid string) *gatewayv1.GatewayClassStatus {
+	kind, reason := gatewayv1.GatewayClassConditionStatusAccepted, gatewayv1.GatewayClassReasonAccepted
+	accepted := condition.True(kind, reason, "Gateways of this class are served")
+	if invalid != "" {
+		accepted = condition.False(kind, gatewayv1.GatewayClassReasonInvalidParameters, invalid)
+	}
+	return &gatewayv1.GatewayClassStatus{
+		Conditions:        condition.Of(generation, accepted),
+		SupportedFeatures: SupportedFeatures(),
+	}
+}

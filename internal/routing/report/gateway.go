@@ -1,0 +1,137 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"aether.io/aether/internal/routing/condition"
+	"aether.io/aether/internal/routing/gateway"
+)
+
+// Gateway is what is known of a Gateway of ours.
+type Gateway struct {
+	gateway.Gateway
+	Held      bool // nothing is made of it for now, which observation explains
+	Addresses []string
+	Sections  []Section // in the order of the spec
+}
+
+// Section is what is known of one of its listeners.
+type Section struct {
+	gateway.Section
+	Rejected condition.Problem // why it is not accepted, other Gateways and proxies considered
+	Refs     condition.Problem // why its references are not good
+	Attached int
+	Served   bool // it can be programmed; whether it is must be observed
+}
+
+// Status is the Gateway's status.
+func (g Gateway) Status() *gatewayv1.GatewayStatus {
+	value := &gatewayv1.GatewayStatus{Addresses: addresses(g.Addresses)}
+	for _, s := range g.Sections {
+		value.Listeners = append(value.Listeners, s.status(g.Generation, g.Held))
+	}
+	value.Conditions = condition.Of(g.Generation, g.accepted(), g.programmed(), g.resolved())
+	return value
+}
+
+func addresses(published []string) []gatewayv1.GatewayStatusAddress {
+	var list []gatewayv1.GatewayStatusAddress
+	for _, a := range published {
+		kind := gatewayv1.HostnameAddressType
+		if _, err := netip.ParseAddr(a); err == nil {
+			kind = gatewayv1.IPAddressType
+		}
+		list = append(list, gatewayv1.GatewayStatusAddress{Type: &kind, Value: a})
+	}
+	return list
+}
+
+// accepted: a Gateway with some valid listeners is accepted for those, and says which
+// are not.
+func (g Gateway) accepted() metav1.Condition {
+	kind, invalid := gatewayv1.GatewayConditionAccepted, gatewayv1.GatewayReasonListenersNotValid
+	good := g.named(func(s Section) bool { return s.Rejected.IsZero() })
+	bad := g.named(func(s Section) bool { return !s.Rejected.IsZero() })
+	listeners := fmt.Sprintf("listeners that are not valid: %s; accepted: %s", cmp.Or(bad, "none"), cmp.Or(good, "none"))
+	switch {
+	case !g.Rejected.IsZero() && g.Rejected.Reason != string(invalid):
+		return condition.False(kind, g.Rejected.Reason, g.Rejected.Message)
+	case bad == "":
+		return condition.True(kind, gatewayv1.GatewayReasonAccepted, "every listener is valid")
+	case good == "":
+		return condition.False(kind, invalid, listeners)
+	}
+	return condition.True(kind, invalid, listeners)
+}
+
+// programmed is Unknown if there is something to observe.
+func (g Gateway) programmed() metav1.Condition {
+	kind := gatewayv1.GatewayConditionProgrammed
+	switch {
+	case !g.Rejected.IsZero():
+		return condition.False(kind, gatewayv1.GatewayReasonInvalid, "the Gateway is not accepted")
+	case !g.Unusable.IsZero():
+		return condition.False(kind, g.Unusable.Reason, g.Unusable.Message)
+	case !g.Held && g.named(func(s Section) bool { return s.Served }) == "":
+		return condition.False(kind, gatewayv1.GatewayReasonInvalid, "no listener can be programmed")
+	}
+	return condition.Unknown(kind, gatewayv1.GatewayReasonPending)
+}
+
+func (g Gateway) resolved() metav1.Condition {
+	kind := gatewayv1.GatewayConditionResolvedRefs
+	if bad := g.named(func(s Section) bool { return !s.Refs.IsZero() }); bad != "" {
+		return condition.False(kind, gatewayv1.GatewayReasonListenersNotResolved, "listeners with references that are not good: "+bad)
+	}
+	return condition.True(kind, gatewayv1.GatewayReasonResolvedRefs, "every reference is resolved")
+}
+
+// named is the names of the sections for which is says true.
+func (g Gateway) named(is func(Section) bool) string {
+	var list []string
+	for _, s := range g.Sections {
+		if is(s) {
+			list = append(list, s.Name)
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+func (s Section) status(generation int64, held bool) gatewayv1.ListenerStatus {
+	list := []metav1.Condition{
+		condition.Unless(s.Rejected, gatewayv1.ListenerConditionAccepted, gatewayv1.ListenerReasonAccepted, "the listener is valid"),
+		s.programmed(held),
+		condition.Unless(s.Refs, gatewayv1.ListenerConditionResolvedRefs, gatewayv1.ListenerReasonResolvedRefs, "every reference is resolved"),
+	}
+	if s.Conflict {
+		list = append(list, condition.True(gatewayv1.ListenerConditionConflicted, s.Rejected.Reason, s.Rejected.Message))
+	} else {
+		list = append(list, condition.False(gatewayv1.ListenerConditionConflicted, gatewayv1.ListenerReasonNoConflicts, "no other listener is like this one"))
+	}
+	if len(s.Overlap) > 0 {
+		list = append(list, condition.True(gatewayv1.ListenerConditionOverlappingTLSConfig, gatewayv1.ListenerReasonOverlappingHostnames, "hostnames overlap with those of listener "+strings.Join(s.Overlap, ", ")))
+	}
+	return gatewayv1.ListenerStatus{
+		Name:           gatewayv1.SectionName(s.Name),
+		SupportedKinds: s.Kinds,
+		AttachedRoutes: int32(s.Attached),
+		Conditions:     condition.Of(generation, list...),
+	}
+}
+
+func (s Section) programmed(held bool) metav1.Condition {
+	kind := gatewayv1.ListenerConditionProgrammed
+	switch {
+	case s.Rejected.Reason == string(gatewayv1.ListenerReasonPortUnavailable):
+		return condition.False(kind, s.Rejected.Reason, s.Rejected.Message)
+	case !s.Served && !held:
+		return condition.False(kind, gatewayv1.ListenerReasonInvalid, "the listener or its Gateway is not valid")
+	}
+	return condition.Unknown(kind, gatewayv1.ListenerReasonPending)
+}

@@ -1,0 +1,26 @@
+package report
+
+import (
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"aether.io/aether/internal/routing/condition"
+	"aether.io/aether/internal/routing/rule"
+)
+
+// RouteParent is the status of a route at one parent of ours: refused there for a
+// reason, or attached with the rules that it has.
+func RouteParent(controller string, generation int64, ref gatewayv1.ParentReference, rejected condition.Problem, rules rule.Set) gatewayv1.RouteParentStatus {
+	list := condition.Of(generation,
+		condition.Unless(rejected, gatewayv1.RouteConditionAccepted, gatewayv1.RouteReasonAccepted, "the route is attached"),
+		condition.Unless(rules.Refs, gatewayv1.RouteConditionResolvedRefs, gatewayv1.RouteReasonResolvedRefs, "every reference is resolved"),
+	)
+	if rejected.IsZero() && len(rules.Invalid) > 0 {
+		list = append(list, condition.Of(generation, condition.True(gatewayv1.RouteConditionPartiallyInvalid, gatewayv1.RouteReasonUnsupportedValue,
+			"Dropped Rule "+rules.Complaint()+": requests that match it get 500"))...)
+	}
+	return gatewayv1.RouteParentStatus{
+		ParentRef:      ref,
+		ControllerName: gatewayv1.GatewayController(controller),
+		Conditions:     list,
+	}
+}

@@ -1,0 +1,30 @@
+// Package report writes the statuses of objects as far as objects decide them. It is
+// given what was found out and finds out nothing. A condition that only observation can
+// decide is Unknown here, and comes with the requirements that must be observed.
+package report
+
+import (
+	"aether.io/aether/internal/object"
+	"aether.io/aether/internal/resource"
+	"aether.io/aether/internal/scope"
+)
+
+// Status is what is to be said of one object.
+type Status struct {
+	Key        object.Key
+	Generation int64 // of the newest object, also while an older one is in effect
+	// Value is *gatewayv1.GatewayClassStatus, *gatewayv1.GatewayStatus, *gatewayv1.HTTPRouteStatus
+	// (only the parents that are ours) or *configv1.MeshConfigStatus. It is immutable and
+	// no condition in it has a lastTransitionTime. Nil: the object is gone, or no longer ours.
+	Value any
+	Live  []Requirement // what must be live in proxies for the parts of it to be in effect
+}
+
+// Requirement is what proxies must run for one part of a status to be in effect.
+type Requirement struct {
+	Scope     scope.Scope
+	Section   string          // Gateway: the listener's name
+	Parent    int             // HTTPRoute: index in Value.Parents
+	Resources []resource.Name // sorted
+	Port      uint32          // must be bound; 0: none
+}

@@ -1,0 +1,158 @@
+package unit
+
+import (
+	"fmt"
+
+	"k8s.io/utils/ptr"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	configv1 "aether.io/aether/api/config/v1"
+	"aether.io/aether/internal/object"
+	"aether.io/aether/internal/routing/condition"
+	"aether.io/aether/internal/routing/gateway"
+	"aether.io/aether/internal/routing/key"
+	"aether.io/aether/internal/routing/sheet"
+	"aether.io/aether/internal/routing/table"
+	"aether.io/aether/internal/scope"
+)
+
+// class is what a GatewayClass means to its Gateways. The zero class does not exist or
+// is another controller's.
+type class struct {
+	Ours       bool
+	Invalid    string // why its parameters cannot be used
+	Parameters gateway.Parameters
+}
+
+func (u *Units) computeClass(c *sheet.Cell, n key.Name) class {
+	o, there := get[*gatewayv1.GatewayClass](u, c, n.Object(object.GatewayClass))
+	if !there || string(o.Spec.ControllerName) != u.config.ControllerName {
+		return class{}
+	}
+	out := class{Ours: true}
+	if ref := o.Spec.ParametersRef; ref != nil {
+		out.Parameters, out.Invalid = u.parameters(c, ref.Group, ref.Kind, key.In("", ref.Namespace, ref.Name))
+	}
+	return out
+}
+
+// parameters reads the object that a parametersRef names, or says why it cannot.
+func (u *Units) parameters(c *sheet.Cell, group gatewayv1.Group, kind gatewayv1.Kind, n key.Name) (gateway.Parameters, string) {
+	switch {
+	case group != configv1.GroupName || kind != configv1.KindGatewayParameters:
+		return gateway.Parameters{}, fmt.Sprintf("parametersRef: %s of group %q is not supported, want %s of %s", kind, group, configv1.KindGatewayParameters, configv1.GroupName)
+	case n.Namespace == "":
+		return gateway.Parameters{}, fmt.Sprintf("parametersRef: %s %s: no namespace is given", kind, n.Name)
+	}
+	o, there := get[*configv1.GatewayParameters](u, c, n.Object(object.GatewayParameters))
+	if !there {
+		return gateway.Parameters{}, fmt.Sprintf("parametersRef: %s %s does not exist", kind, n)
+	}
+	return gateway.ReadParameters(o), ""
+}
+
+// ownGateway is a Gateway by itself; Held says that nothing may be made of it.
+type ownGateway struct {
+	gateway.Gateway
+	Held bool
+}
+
+func (g ownGateway) servable() bool {
+	return g.Ours && !g.Held && g.Rejected.IsZero() && g.Unusable.IsZero()
+}
+
+// computeGateway also claims what the Gateway cannot share with others.
+func (u *Units) computeGateway(c *sheet.Cell, n key.Name) ownGateway {
+	o, e, there := see[*gatewayv1.Gateway](u, c, n.Object(object.Gateway))
+	if !there {
+		return ownGateway{}
+	}
+	of := u.class.Get(c, key.Name{Name: string(o.Spec.GatewayClassName)})
+	if !of.Ours {
+		return ownGateway{}
+	}
+	parameters, invalid := of.Parameters, of.Invalid
+	if invalid != "" {
+		invalid = fmt.Sprintf("GatewayClass %s: %s", o.Spec.GatewayClassName, invalid)
+	}
+	if ptr.Deref(o.Spec.Infrastructure, gatewayv1.GatewayInfrastructure{}).ParametersRef != nil {
+		ref := o.Spec.Infrastructure.ParametersRef
+		own, why := u.parameters(c, ref.Group, ref.Kind, key.Name{Namespace: n.Namespace, Name: ref.Name})
+		parameters = own.Or(parameters)
+		if why != "" {
+			invalid = why
+		}
+	}
+	out := ownGateway{Gateway: gateway.Read(o, parameters, invalid, u.config.Site), Held: e.Held}
+	if !out.servable() {
+		return out
+	}
+	if out.Account != (key.Name{}) {
+		u.claims.Put(c, claim{account: out.Account}, n, out.Created)
+	}
+	for _, s := range out.Sections {
+		if s.Accepted() && out.Scope.IsSharedPool() {
+			u.claims.Put(c, claim{port: s.Bound}, n, out.Created)
+		}
+	}
+	return out
+}
+
+// claim is something that only one Gateway can have: a port bound by the shared pool, or
+// the identity of a dedicated Gateway's proxies.
+type claim struct {
+	port    uint32
+	account key.Name
+}
+
+// computeOwner: the oldest has it, then the first by namespace and name.
+func (u *Units) computeOwner(c *sheet.Cell, k claim) key.Name {
+	all := u.claims.All(c, k)
+	var owner key.Name
+	for i, n := range key.Sorted(all, key.Name.Compare) {
+		if i == 0 || all[n] < all[owner] {
+			owner = n
+		}
+	}
+	return owner
+}
+
+// parent is a Gateway as routes see it: certificates, generations and the like do not
+// reach them.
+type parent struct {
+	Ours        bool
+	Served      bool
+	Unusable    condition.Problem // other Gateways considered
+	Scope       scope.Scope
+	RouteScopes configv1.RouteScopes
+	Sections    []gateway.Section
+}
+
+// computeParent also makes the units of the Gateway's ports and tables exist.
+func (u *Units) computeParent(c *sheet.Cell, n key.Name) parent {
+	gw := u.gateway.Get(c, n)
+	out := parent{Ours: gw.Ours, Served: gw.servable(), Unusable: gw.Unusable, Scope: gw.Scope, RouteScopes: gw.RouteScopes, Sections: gw.Sections}
+	if out.Served && gw.Account != (key.Name{}) {
+		if owner := u.owner.Get(c, claim{account: gw.Account}); owner != n {
+			out.Served = false
+			out.Unusable = condition.Problemf(gatewayv1.GatewayReasonInvalid, "its proxies' ServiceAccount %s is that of the older Gateway %s", gw.Account.Name, owner)
+		}
+	}
+	if !out.Served {
+		return out
+	}
+	u.gateways.Put(c, n.Namespace, n, out.Scope)
+	u.gateways.Put(c, "", n, out.Scope)
+	u.scopes.Put(c, out.Scope, n, none{})
+	for _, s := range out.Sections {
+		if !s.Accepted() {
+			continue
+		}
+		u.ports.Put(c, s.Table.Port, s.Name, none{})
+		u.tables.Sections.Put(c, s.Table, s.Name, none{})
+		// What no route takes of a section's hosts is answered there, and never falls to
+		// a less specific section.
+		u.tables.Routes.Put(c, key.Host{Table: s.Table, Host: s.Host}, key.Name{Name: s.Name}, table.Contribution{Origin: n.Object(object.Gateway)})
+	}
+	return out
+}

@@ -1,0 +1,108 @@
+package unit
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"aether.io/aether/internal/object"
+	"aether.io/aether/internal/routing/condition"
+	"aether.io/aether/internal/routing/gateway"
+	"aether.io/aether/internal/routing/key"
+	"aether.io/aether/internal/routing/rule"
+	"aether.io/aether/internal/routing/sheet"
+	"aether.io/aether/internal/routing/table"
+	"aether.io/aether/internal/scope"
+)
+
+// route is an HTTPRoute: where it is attached and what it asks for.
+type route struct {
+	Generation int64
+	Parents    []routeParent // only of Gateways that are ours
+	Rules      rule.Set
+}
+
+// routeParent is one parentRef to a Gateway of ours.
+type routeParent struct {
+	Ref   gatewayv1.ParentReference
+	Scope scope.Scope
+	gateway.Attachment
+}
+
+// computeRoute also hands the route's matches to its hosts, and asks for its clusters.
+func (u *Units) computeRoute(c *sheet.Cell, n key.Name) route {
+	o, e, there := see[*gatewayv1.HTTPRoute](u, c, n.Object(object.HTTPRoute))
+	if !there {
+		return route{}
+	}
+	out := route{Generation: o.Generation}
+	for i := range o.Spec.ParentRefs {
+		ref := &o.Spec.ParentRefs[i]
+		if ptr.Deref(ref.Group, gatewayv1.GroupName) != gatewayv1.GroupName || ptr.Deref(ref.Kind, "Gateway") != "Gateway" {
+			continue
+		}
+		to := key.In(n.Namespace, ref.Namespace, ref.Name)
+		as := u.parent.Get(c, to)
+		if !as.Ours {
+			continue
+		}
+		if out.Parents == nil {
+			out.Rules = rule.Compile(o, func(ref *gatewayv1.BackendRef) (key.Service, condition.Problem) {
+				return u.resolve(c, n.Namespace, ref)
+			})
+		}
+		p := routeParent{*ref, as.Scope, gateway.Attach(as.Sections, to, o, ref, func() labels.Set { return u.namespaceLabels(c, n.Namespace) })}
+		switch {
+		case !p.Rejected.IsZero():
+		case out.Rules.Rejected():
+			p.Rejected = condition.Problemf(gatewayv1.RouteReasonUnsupportedValue, "no rule can be served, requests get 500: rule %s", out.Rules.Complaint())
+		default:
+			for _, s := range p.Sections {
+				u.attached.Put(c, key.Section{Gateway: to, Section: s}, n, none{})
+			}
+		}
+		if !as.Served || e.Held {
+			p.Hosts = nil
+		}
+		u.serve(c, n, p, out.Rules)
+		out.Parents = append(out.Parents, p)
+	}
+	return out
+}
+
+func (u *Units) serve(c *sheet.Cell, n key.Name, p routeParent, rules rule.Set) {
+	for _, h := range p.Hosts {
+		u.tables.Routes.Put(c, h, n, table.Contribution{Matches: rules.Matches, Origin: n.Object(object.HTTPRoute)})
+	}
+	if len(p.Hosts) > 0 {
+		for _, b := range rules.Backends {
+			u.backends.Put(c, key.Placed[key.Service]{Scope: p.Scope, Of: b}, n, none{})
+		}
+	}
+}
+
+// resolve finds what a backendRef of a route in that namespace means.
+func (u *Units) resolve(c *sheet.Cell, namespace string, ref *gatewayv1.BackendRef) (key.Service, condition.Problem) {
+	n := key.In(namespace, ref.Namespace, ref.Name)
+	group, kind := ptr.Deref(ref.Group, ""), ptr.Deref(ref.Kind, "Service")
+	switch {
+	case group != "" || kind != "Service":
+		return key.Service{}, condition.Problemf(gatewayv1.RouteReasonInvalidKind, "backendRef %s: %s of group %q is not supported, want Service", n, kind, group)
+	case !u.granted(c, object.HTTPRoute, namespace, object.Service, n):
+		return key.Service{}, condition.Problemf(gatewayv1.RouteReasonRefNotPermitted, "backendRef %s: no ReferenceGrant in namespace %s allows it", n, n.Namespace)
+	case ref.Port == nil:
+		return key.Service{}, condition.Problemf(gatewayv1.RouteReasonBackendNotFound, "backendRef %s: a Service needs a port", n)
+	}
+	k := key.Service{Service: n, Port: uint32(*ref.Port)}
+	return k, u.backend.Get(c, k).Invalid
+}
+
+// namespaceLabels is the labels of a namespace. One that is only referred to exists, with
+// the label that every namespace has.
+func (u *Units) namespaceLabels(c *sheet.Cell, namespace string) labels.Set {
+	if o, there := get[*corev1.Namespace](u, c, object.Key{Kind: object.Namespace, Name: namespace}); there {
+		return o.Labels
+	}
+	return labels.Set{corev1.LabelMetadataName: namespace}
+}

@@ -1,0 +1,133 @@
+package unit
+
+import (
+	"slices"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"aether.io/aether/internal/envoy"
+	"aether.io/aether/internal/object"
+	"aether.io/aether/internal/resource"
+	"aether.io/aether/internal/routing/condition"
+	"aether.io/aether/internal/routing/hostname"
+	"aether.io/aether/internal/routing/key"
+	"aether.io/aether/internal/routing/sheet"
+	"aether.io/aether/internal/routing/table"
+	"aether.io/aether/internal/scope"
+)
+
+// listener is one port of one Gateway: the tables that are reached through it, and why
+// those of other sections are not. How tables are cut into scopes is not in it.
+type listener struct {
+	Scope    scope.Scope
+	Bound    uint32
+	Rejected map[string]condition.Problem // by section: it cannot be had
+	Refs     map[string]condition.Problem // by section: its references are not good
+	Chains   []chain                      // in the order of their sections
+}
+
+// chain is a table and how it is reached.
+type chain struct {
+	Table   key.Table
+	SNI     []string
+	Secrets []key.Name
+}
+
+func (l listener) reaches(t key.Table) bool {
+	return slices.ContainsFunc(l.Chains, func(ch chain) bool { return ch.Table == t })
+}
+
+// computeListener also asks for the certificates and the runtime keys that its chains need.
+func (u *Units) computeListener(c *sheet.Cell, k key.Port) listener {
+	gw, as := u.gateway.Get(c, k.Gateway), u.parent.Get(c, k.Gateway)
+	l := listener{Scope: as.Scope, Rejected: map[string]condition.Problem{}, Refs: map[string]condition.Problem{}}
+	if !as.Served {
+		return l
+	}
+	for _, s := range as.Sections {
+		if !s.Accepted() || s.Table.Port != k {
+			continue
+		}
+		l.Bound = s.Bound
+		next := chain{Table: s.Table}
+		if s.Secure {
+			var bad condition.Problem
+			if next.Secrets, bad = u.certificates(c, k.Gateway, gw.Certificates[s.Name]); !bad.IsZero() {
+				l.Refs[s.Name] = bad
+			}
+			if s.Host != hostname.Any {
+				next.SNI = []string{s.Host}
+			}
+		}
+		if why := u.refuse(c, k, l, next, gw); !why.IsZero() {
+			l.Rejected[s.Name] = why
+		} else if l.Refs[s.Name].IsZero() && !l.reaches(s.Table) { // HTTP sections share a table
+			l.Chains = append(l.Chains, next)
+		}
+	}
+	for _, ch := range l.Chains {
+		u.logged.Put(c, l.Scope, ch.Table, none{})
+		for _, s := range ch.Secrets {
+			u.secrets.Put(c, key.Placed[key.Name]{Scope: l.Scope, Of: s}, ch.Table.Name, none{})
+		}
+	}
+	return l
+}
+
+// refuse says why a chain cannot be had: its port is another Gateway's, or Envoy would
+// not take it.
+func (u *Units) refuse(c *sheet.Cell, k key.Port, l listener, ch chain, gw ownGateway) condition.Problem {
+	if l.Scope.IsSharedPool() {
+		if owner := u.owner.Get(c, claim{port: l.Bound}); owner != k.Gateway {
+			return condition.Problemf(gatewayv1.ListenerReasonPortUnavailable, "port %d is bound by the older Gateway %s", l.Bound, owner)
+		}
+	}
+	if len(ch.Secrets) == 0 {
+		ch.SNI = nil // without certificates there is nothing to check of TLS
+	}
+	if err := u.model(k, l, []envoy.Chain{u.chain(ch, gw)}).Validate(); err != nil {
+		return condition.Problemf(gatewayv1.ListenerReasonUnsupportedValue, "%v", err)
+	}
+	return condition.Problem{}
+}
+
+// chain is Envoy's model of a chain, but for how its table is cut.
+func (u *Units) chain(ch chain, gw ownGateway) envoy.Chain {
+	m := envoy.Chain{Name: ch.Table.Name, SNI: ch.SNI, AccessLog: u.config.AccessLogPath, TrustedHops: gw.TrustedHops}
+	for _, s := range ch.Secrets {
+		m.Secrets = append(m.Secrets, s.String())
+	}
+	return m
+}
+
+func (u *Units) model(k key.Port, l listener, chains []envoy.Chain) envoy.Listener {
+	return envoy.Listener{
+		Name: k.String(), Address: u.config.Address, Port: l.Bound, Chains: chains,
+		Origin: []object.Key{k.Gateway.Object(object.Gateway)},
+	}
+}
+
+// reach is whether and where a table is reached.
+func (u *Units) reach(c *sheet.Cell, k key.Table) table.Reach {
+	l := u.listener.Get(c, k.Port)
+	return table.Reach{Live: l.reaches(k), Scope: l.Scope, RouteScopes: u.parent.Get(c, k.Gateway).RouteScopes}
+}
+
+// computeBound makes the listener that Envoy binds, if any table is reached through it.
+func (u *Units) computeBound(c *sheet.Cell, k key.Port) []resource.Name {
+	l, gw := u.listener.Get(c, k), u.gateway.Get(c, k.Gateway)
+	if len(l.Chains) == 0 {
+		return nil
+	}
+	var chains []envoy.Chain
+	for _, ch := range l.Chains {
+		m := u.chain(ch, gw)
+		m.PerHost = u.tables.PerHost(c, ch.Table)
+		chains = append(chains, m)
+	}
+	r, err := u.model(k, l, chains).Resource()
+	if err != nil { // each chain is good alone, and what two could share is a conflict
+		return nil
+	}
+	return u.put(c, l.Scope, r)
+}

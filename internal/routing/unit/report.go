@@ -1,0 +1,107 @@
+package unit
+
+import (
+	"slices"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"aether.io/aether/internal/object"
+	"aether.io/aether/internal/resource"
+	"aether.io/aether/internal/routing/gateway"
+	"aether.io/aether/internal/routing/key"
+	"aether.io/aether/internal/routing/report"
+	"aether.io/aether/internal/routing/sheet"
+)
+
+func (u *Units) reportClass(c *sheet.Cell, n key.Name) none {
+	o, e, there := see[*gatewayv1.GatewayClass](u, c, n.Object(object.GatewayClass))
+	of := u.class.Get(c, n)
+	if there && of.Ours {
+		u.say(c, report.Status{
+			Key: n.Object(object.GatewayClass), Generation: e.Generation,
+			Value: report.GatewayClass(o.Generation, of.Invalid),
+		})
+	}
+	return none{}
+}
+
+func (u *Units) reportGateway(c *sheet.Cell, n key.Name) none {
+	_, e, there := see[*gatewayv1.Gateway](u, c, n.Object(object.Gateway))
+	gw := u.gateway.Get(c, n)
+	if !there || !gw.Ours {
+		return none{}
+	}
+	as := u.parent.Get(c, n)
+	known := report.Gateway{Gateway: gw.Gateway, Held: gw.Held}
+	known.Unusable = as.Unusable
+	if gw.Scope.IsSharedPool() { // a dedicated Gateway's come with its proxies
+		known.Addresses = u.config.Site.PublishAddresses
+	}
+	s := report.Status{Key: n.Object(object.Gateway), Generation: e.Generation}
+	for _, section := range gw.Sections {
+		part, need := u.reportSection(c, as, section)
+		known.Sections = append(known.Sections, part)
+		if part.Served {
+			s.Live = append(s.Live, need)
+		}
+	}
+	s.Value = known.Status()
+	u.say(c, s)
+	return none{}
+}
+
+// reportSection is what is known of one section, and what must be live for it.
+func (u *Units) reportSection(c *sheet.Cell, as parent, s gateway.Section) (report.Section, report.Requirement) {
+	known := report.Section{
+		Section: s, Rejected: s.Rejected, Refs: s.BadKinds,
+		Attached: u.attached.Len(c, key.Section{Gateway: s.Table.Gateway, Section: s.Name}),
+	}
+	if !as.Served || !s.Accepted() {
+		return known, report.Requirement{}
+	}
+	l := u.listener.Get(c, s.Table.Port)
+	known.Rejected = l.Rejected[s.Name]
+	if bad := l.Refs[s.Name]; !bad.IsZero() {
+		known.Refs = bad
+	}
+	need := report.Requirement{Scope: l.Scope, Section: s.Name, Port: l.Bound}
+	bound, star := u.bound.Get(c, s.Table.Port), u.tables.Star(c, s.Table)
+	for _, ch := range l.Chains {
+		if ch.Table != s.Table {
+			continue
+		}
+		known.Served = len(bound) > 0 && len(star) > 0
+		for _, n := range ch.Secrets {
+			need.Resources = append(need.Resources, names(u.secret.Get(c, n).Resource)...)
+		}
+	}
+	need.Resources = sorted(slices.Concat(need.Resources, bound, star))
+	return known, need
+}
+
+func (u *Units) reportRoute(c *sheet.Cell, n key.Name) none {
+	_, e, there := see[*gatewayv1.HTTPRoute](u, c, n.Object(object.HTTPRoute))
+	r := u.route.Get(c, n)
+	if !there || len(r.Parents) == 0 {
+		return none{}
+	}
+	var backends []resource.Name
+	for _, b := range r.Rules.Backends {
+		of := u.cluster.Get(c, b)
+		backends = append(backends, names(of.Cluster, of.Endpoints)...)
+	}
+	value := &gatewayv1.HTTPRouteStatus{}
+	s := report.Status{Key: n.Object(object.HTTPRoute), Generation: e.Generation, Value: value}
+	for i, p := range r.Parents {
+		value.Parents = append(value.Parents, report.RouteParent(u.config.ControllerName, r.Generation, p.Ref, p.Rejected, r.Rules))
+		var need []resource.Name
+		for _, h := range p.Hosts {
+			need = append(need, u.tables.Scope(c, h)...)
+		}
+		if len(need) > 0 {
+			s.Live = append(s.Live, report.Requirement{Scope: p.Scope, Parent: i, Resources: sorted(slices.Concat(need, backends))})
+		}
+	}
+	u.say(c, s)
+	return none{}
+}

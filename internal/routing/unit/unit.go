@@ -1,0 +1,146 @@
+// Package unit is the formulas of the routing graph: from each kind of object to what
+// proxies are to serve and what is to be said of it. It gathers what a unit needs, has
+// the pure packages beside it decide, and hands the outcome to the units that depend on
+// it. It knows nothing of where objects come from or what becomes of the outcome.
+//
+//	class ─► gateway ─► parent ─► route ─► host ─► table ─► star, hostScope ─► world
+//	            │         │         └─► cluster ────────────────────────────► world
+//	          owner    listener ─► bound, secret, runtime ──────────────────► world
+//
+// Values enter by Set and Delete; Settle computes, Drain hands out.
+package unit
+
+import (
+	discoveryv1 "k8s.io/api/discovery/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"aether.io/aether/internal/meshconfig"
+	"aether.io/aether/internal/object"
+	"aether.io/aether/internal/resource"
+	"aether.io/aether/internal/routing/backend"
+	"aether.io/aether/internal/routing/certificate"
+	"aether.io/aether/internal/routing/gateway"
+	"aether.io/aether/internal/routing/key"
+	"aether.io/aether/internal/routing/report"
+	"aether.io/aether/internal/routing/sheet"
+	"aether.io/aether/internal/routing/table"
+	"aether.io/aether/internal/scope"
+)
+
+// Config is what the units must know beside the objects. Every field but AccessLogPath
+// is needed.
+type Config struct {
+	ControllerName   string
+	ReleaseNamespace string
+	Address          string // IP that listeners bind
+	AccessLogPath    string // empty: no logger
+	Site             gateway.Site
+	System           meshconfig.System
+}
+
+// Resource is a resource's place.
+type Resource = key.Placed[resource.Name]
+
+// Units is every unit there is. It has one user at a time.
+type Units struct {
+	config Config
+	sheet  sheet.Sheet
+
+	objects sheet.Input[object.Key, Entry]
+	rooted  map[object.Key]struct{}
+	roots   map[object.Kind][]root // what is computed for as long as an object exists
+
+	// What passes from many units to one. Members that stand for themselves are empty.
+	slices   sheet.Group[key.Name, string, *discoveryv1.EndpointSlice] // by Service
+	grants   sheet.Group[string, string, *gatewayv1.ReferenceGrant]    // by namespace
+	claims   sheet.Group[claim, key.Name, int64]                       // who wants it, and its age
+	ports    sheet.Group[key.Port, string, none]                       // its sections
+	gateways sheet.Group[string, key.Name, scope.Scope]                // served, by namespace; "": all
+	scopes   sheet.Group[scope.Scope, key.Name, none]                  // its Gateways
+	secrets  sheet.Group[key.Placed[key.Name], string, none]           // the tables that use it
+	logged   sheet.Group[scope.Scope, key.Table, none]                 // its tables
+	attached sheet.Group[key.Section, key.Name, none]                  // its routes
+	backends sheet.Group[key.Placed[key.Service], key.Name, none]      // the routes that use it
+
+	effective *sheet.Formula[string, effective]
+	class     *sheet.Formula[key.Name, class]
+	gateway   *sheet.Formula[key.Name, ownGateway]
+	owner     *sheet.Formula[claim, key.Name]
+	parent    *sheet.Formula[key.Name, parent]
+	secret    *sheet.Formula[key.Name, certificate.Certificate]
+	listener  *sheet.Formula[key.Port, listener]
+	backend   *sheet.Formula[key.Service, backend.Port]
+	route     *sheet.Formula[key.Name, route]
+	cluster   *sheet.Formula[key.Service, cluster]
+	bound     *sheet.Formula[key.Port, []resource.Name]
+	runtime   *sheet.Formula[scope.Scope, []resource.Name]
+	tables    *table.Tables
+
+	world    sheet.Output[Resource, *resource.Resource]
+	statuses sheet.Output[object.Key, report.Status]
+}
+
+type none = struct{}
+
+// root is a formula by name, of any value.
+type root interface {
+	Pin(key.Name)
+	Unpin(key.Name)
+}
+
+// New wires the units of no objects.
+func New(c Config) *Units {
+	u := &Units{
+		config: c,
+		rooted: map[object.Key]struct{}{},
+	}
+	u.makeFormulas()
+	u.runtime.Pin(scope.SharedPool()) // a world that always exists
+	return u
+}
+
+// makeFormulas makes the formulas in the order in which they may read each other, and
+// says which of them a group keeps computed.
+func (u *Units) makeFormulas() {
+	s := &u.sheet
+	slice := sheet.NewFormula(s, u.computeSlice)
+	grant := sheet.NewFormula(s, u.computeGrant)
+	u.effective = sheet.NewFormula(s, u.computeEffective)
+	u.class = sheet.NewFormula(s, u.computeClass)
+	u.gateway = sheet.NewFormula(s, u.computeGateway)
+	u.owner = sheet.NewFormula(s, u.computeOwner)
+	u.parent = sheet.NewFormula(s, u.computeParent)
+	u.secret = sheet.NewFormula(s, u.computeSecret)
+	u.listener = sheet.NewFormula(s, u.computeListener)
+	u.backend = sheet.NewFormula(s, u.computeBackend)
+	u.route = sheet.NewFormula(s, u.computeRoute)
+	u.cluster = sheet.NewFormula(s, u.computeCluster)
+	u.tables = table.New(s, u.reach, u.putScope)
+	u.bound = sheet.NewFormula(s, u.computeBound)
+	u.runtime = sheet.NewFormula(s, u.computeRuntime)
+
+	u.ports.Want(u.bound)
+	u.scopes.Want(u.runtime)
+	u.secrets.Want(sheet.NewFormula(s, u.shipSecret))
+	u.backends.Want(sheet.NewFormula(s, u.shipCluster))
+
+	u.roots = map[object.Kind][]root{
+		object.EndpointSlice:  {slice},
+		object.ReferenceGrant: {grant},
+		object.GatewayClass:   {sheet.NewFormula(s, u.reportClass)},
+		object.Gateway:        {u.parent, sheet.NewFormula(s, u.reportGateway)},
+		object.HTTPRoute:      {u.route, sheet.NewFormula(s, u.reportRoute)},
+		object.MeshConfig:     {sheet.NewFormula(s, u.reportMeshConfig)},
+	}
+}
+
+// Settle computes everything that the objects set since the last Settle reach.
+func (u *Units) Settle() { u.sheet.Settle() }
+
+// Runs is the number of units computed so far.
+func (u *Units) Runs() int { return u.sheet.Runs() }
+
+// Drain hands out what has changed since the last Drain, in no order.
+func (u *Units) Drain() ([]sheet.Change[Resource, *resource.Resource], []sheet.Change[object.Key, report.Status]) {
+	return u.world.Drain(), u.statuses.Drain()
+}
