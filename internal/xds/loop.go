@@ -1,0 +1,304 @@
+package xds
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+
+	"aether.io/aether/internal/envoy"
+	"aether.io/aether/internal/logkey"
+	"aether.io/aether/internal/resource"
+	"aether.io/aether/internal/xds/delta"
+	"aether.io/aether/internal/xds/kind"
+	"aether.io/aether/internal/xds/lastgood"
+)
+
+const (
+	lookFirst  = 5 * time.Millisecond // then doubling
+	lookMost   = time.Second
+	retryFirst = time.Second // then doubling
+	retryMost  = 30 * time.Second
+	// silence is how long Envoy may owe an answer that nothing in it can delay. Then
+	// the stream is ended, and Envoy opens one that starts from nothing.
+	silence = time.Minute
+)
+
+// loop owns the protocol state. Everything in it is touched by its goroutine only.
+type loop struct {
+	*Server
+	book   *delta.Book
+	store  *lastgood.Store // nil: nothing is kept
+	stream *stream         // nil: Envoy is not connected
+	update *applying       // not committed; nil: none
+	now    resource.Observed
+
+	moved time.Time // when something last came in
+	base  uint64    // book.Listened at the last commit
+
+	questions chan question // to the looker, capacity 1
+	sights    chan sight    // from the looker, capacity 1
+	looking   bool          // a question is out
+	seen      sight         // the last
+	seenAt    uint64        // book.Listened when it was asked for
+	askedAt   uint64
+	blind     bool // the admin socket did not answer; it was logged
+
+	tick, again, retry           *time.Timer
+	ticking, looksAgain, retries bool
+	lookWait, retryWait          time.Duration
+}
+
+func newLoop(s *Server, book *delta.Book, store *lastgood.Store) *loop {
+	stopped := func() *time.Timer {
+		t := time.NewTimer(time.Hour)
+		t.Stop()
+		return t
+	}
+	return &loop{
+		Server: s, book: book, store: store,
+		now:       resource.Observed{Version: s.image.Version, Outcome: resource.Outcome{Refused: book.Refused()}},
+		questions: make(chan question, 1), sights: make(chan sight, 1),
+		tick: stopped(), again: stopped(), retry: stopped(),
+		lookWait: lookFirst, retryWait: retryFirst,
+	}
+}
+
+// run handles one event at a time. Exits: ctx is done.
+func (l *loop) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case a := <-l.applies:
+			l.moved, l.update = l.cfg.Now(), a
+			l.book.Update(a.update)
+		case st := <-l.opened:
+			l.open(st)
+		case st := <-l.closed:
+			l.close(ctx, st)
+		case m := <-l.inbox:
+			l.request(ctx, m)
+		case v := <-l.sights:
+			l.saw(ctx, v)
+		case <-l.again.C:
+			l.looksAgain = false
+			l.ask()
+		case <-l.retry.C:
+			l.retries = false
+			l.retryWait = min(2*l.retryWait, retryMost)
+			l.book.Retry()
+		case <-l.tick.C:
+			l.ticking = false
+			l.impatient(ctx)
+		}
+		l.advance(ctx)
+	}
+}
+
+func (l *loop) open(st *stream) {
+	if l.stream != nil {
+		close(l.stream.over)
+	}
+	l.stream, l.moved = st, l.cfg.Now()
+	l.now.EnvoyConnected = true
+	l.met.connects.Inc()
+	l.book.Open()
+	l.ask()
+}
+
+func (l *loop) close(ctx context.Context, st *stream) {
+	if st != l.stream {
+		return
+	}
+	l.log.LogAttrs(ctx, slog.LevelInfo, "envoy disconnected")
+	l.stream = nil
+	l.now.EnvoyConnected = false
+	l.book.Close()
+	l.ask()
+}
+
+func (l *loop) request(ctx context.Context, m fromEnvoy) {
+	if m.stream != l.stream {
+		return
+	}
+	l.moved = l.cfg.Now()
+	if m.req.GetNode() != nil && !m.stream.known { // it may come with every request
+		m.stream.known = true
+		l.now.EnvoyVersion = envoyVersion(m.req.GetNode())
+		l.log.LogAttrs(ctx, slog.LevelInfo, "envoy connected", slog.String(logkey.Version, l.now.EnvoyVersion))
+	}
+	l.log.LogAttrs(ctx, slog.LevelDebug, "envoy asks or answers", slog.Any(logkey.Type, request{m.req}))
+	if k, ok := kind.Of(m.req.GetTypeUrl()); ok && m.req.GetResponseNonce() != "" {
+		result := "accepted"
+		if m.req.GetErrorDetail() != nil {
+			result = "refused"
+		}
+		l.met.answers.WithLabelValues(k.String(), result).Inc()
+	}
+	for _, r := range l.book.Request(m.req) {
+		if old := l.now.Refused; slices.Contains(old, r) {
+			continue // tried again, and known
+		}
+		l.log.LogAttrs(ctx, slog.LevelWarn, "envoy refused a resource",
+			slog.String(logkey.Resource, r.Name.String()), slog.String(logkey.Reason, r.Detail))
+	}
+}
+
+// advance sends what can be sent and finishes what is finished.
+func (l *loop) advance(ctx context.Context) {
+	for _, r := range l.book.Next() {
+		l.log.LogAttrs(ctx, slog.LevelDebug, "sent to envoy", slog.Any(logkey.Type, response{r}))
+		select {
+		case l.stream.outbox <- r:
+		default: // cannot be: more is unanswered than is ever sent
+			close(l.stream.over)
+			l.close(ctx, l.stream)
+			return
+		}
+	}
+	settled := l.book.Settled()
+	if settled {
+		l.settle(ctx)
+	}
+	unfinished := !settled || l.update != nil || l.base != l.book.Listened()
+	if l.stream != nil && unfinished && !l.ticking {
+		l.ticking = true
+		l.tick.Reset(l.cfg.Patience)
+	}
+	switch waiting := l.book.Waiting(); {
+	case !waiting:
+		l.retryWait = retryFirst
+	case !l.retries:
+		l.retries = true
+		l.retry.Reset(l.retryWait)
+	}
+	l.publish(settled)
+}
+
+// settle commits, once listeners that were answered for are also seen to be in use,
+// or patience is over.
+func (l *loop) settle(ctx context.Context) {
+	if n := l.book.Listened(); n != l.base {
+		if l.askedAt != n {
+			l.ask()
+		}
+		if (l.seenAt != n || !l.clear()) && !l.impatience() {
+			return
+		}
+	}
+	l.base = l.book.Listened()
+	if l.update != nil || l.book.Uncommitted() || !l.now.Configured {
+		l.commit(ctx)
+	}
+}
+
+func (l *loop) commit(ctx context.Context) {
+	rec := l.book.Commit()
+	if l.update != nil {
+		rec.Version, rec.Mark = l.update.update.Version, l.update.update.Mark.Clone()
+	}
+	if l.update == nil && !rec.IsZero() {
+		rec.Version, rec.Mark = l.image.Version, l.image.Mark
+	}
+	if !rec.IsZero() {
+		l.mu.Lock()
+		l.image.Apply(rec)
+		l.mu.Unlock()
+	}
+	l.now.Version, l.now.Configured = l.image.Version, true
+	l.publish(true)
+	if l.update != nil {
+		l.update.done <- l.now.Outcome
+		l.update = nil
+	}
+	if l.store == nil || rec.IsZero() {
+		return
+	}
+	if err := l.store.Append(rec, l.image); err != nil {
+		l.log.LogAttrs(ctx, slog.LevelError, "last-good store is behind", slog.Any(logkey.Error, err))
+	}
+	l.met.lastGood.Set(float64(l.store.Size()))
+}
+
+// publish makes known what is observed. What is pending is known when all is settled.
+func (l *loop) publish(settled bool) {
+	l.now.Refused = l.book.Refused()
+	l.now.BoundPorts = l.seen.bound
+	if settled {
+		p := append(l.book.Pending(), l.seen.warming...)
+		slices.SortFunc(p, resource.Name.Compare)
+		l.now.Pending = slices.Compact(p)
+	}
+	connected := 0.0
+	if l.now.EnvoyConnected {
+		connected = 1
+	}
+	l.met.connected.Set(connected)
+	l.met.refused.Set(float64(len(l.now.Refused)))
+	l.met.pending.Set(float64(len(l.now.Pending)))
+	l.observe(l.now)
+}
+
+// impatience: nothing has come in for long enough.
+func (l *loop) impatience() bool { return l.cfg.Now().Sub(l.moved) >= l.cfg.Patience }
+
+// impatient is called now and then while something is unfinished.
+func (l *loop) impatient(ctx context.Context) {
+	if l.stream == nil || !l.impatience() {
+		return
+	}
+	l.book.NoScopes()
+	clusters, others := l.book.Unanswered()
+	if clusters {
+		l.ask()
+	}
+	if others && l.cfg.Now().Sub(l.moved) >= silence {
+		l.log.LogAttrs(ctx, slog.LevelWarn, "envoy owes an answer, starting over")
+		close(l.stream.over)
+		l.close(ctx, l.stream)
+	}
+}
+
+// ask has the looker look, unless it does.
+func (l *loop) ask() {
+	if l.looking {
+		return
+	}
+	l.looking, l.askedAt = true, l.book.Listened()
+	l.questions <- question{ports: l.book.Ports(), alive: l.stream != nil} // capacity 1, none is out
+}
+
+func (l *loop) saw(ctx context.Context, v sight) {
+	l.looking, l.seen, l.seenAt = false, v, l.askedAt
+	if v.err != nil && !l.blind {
+		l.log.LogAttrs(ctx, slog.LevelWarn, "what envoy is warming is not known", slog.Any(logkey.Error, v.err))
+	}
+	if v.portErr != nil {
+		l.log.LogAttrs(ctx, slog.LevelWarn, "bound ports are not known", slog.Any(logkey.Error, v.portErr))
+	}
+	l.blind = v.err != nil
+	var clusters []string
+	for _, n := range v.warming {
+		if n.TypeURL == envoy.ClusterType {
+			clusters = append(clusters, n.Name)
+		}
+	}
+	if sent, _ := l.book.Unanswered(); sent && len(clusters) > 0 && l.impatience() {
+		l.book.Hold(clusters)
+	}
+	if l.clear() && l.seenAt == l.book.Listened() || l.stream == nil {
+		l.lookWait = lookFirst
+		return
+	}
+	if !l.looksAgain {
+		l.looksAgain = true
+		l.again.Reset(l.lookWait)
+		l.lookWait = min(2*l.lookWait, lookMost)
+	}
+}
+
+// clear: nothing was seen to be warming, and every port that was asked for is bound.
+func (l *loop) clear() bool {
+	return len(l.seen.warming) == 0 && (l.seen.portErr != nil || len(l.seen.bound) == len(l.seen.asked.ports))
+}
