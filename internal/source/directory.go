@@ -1,7 +1,6 @@
 package source
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,8 +26,7 @@ import (
 // DirectoryConfig is what a Directory is made from.
 type DirectoryConfig struct {
 	Dir       string           // the manifests
-	StateDir  string           // what the source remembers; its own. It must not be inside Dir, except hidden
-	CopyDir   string           // the last good copies of files; "": last-good in StateDir
+	StateDir  string           // D; source/ and last-good/ in it are the source's. It must not be inside Dir, except hidden
 	Validator *crd.Validator   // nil: the embedded definitions
 	Log       *slog.Logger     // nil: none
 	Now       func() time.Time // nil: time.Now; for creation times and problems
@@ -80,9 +78,9 @@ func NewDirectory(cfg DirectoryConfig) (*Directory, error) {
 	}
 	return &Directory{
 		dir:      dir,
-		journal:  filepath.Join(state, "objects.jsonl"),
-		position: filepath.Join(state, "position.json"),
-		copies:   cmp.Or(cfg.CopyDir, filepath.Join(state, "last-good")),
+		journal:  filepath.Join(state, "source", "objects.jsonl"),
+		position: filepath.Join(state, "source", "position.json"),
+		copies:   filepath.Join(state, "last-good"),
 		decoder:  manifest.NewDecoder(cfg.Validator),
 		log:      cfg.Log, now: cfg.Now,
 	}, nil

@@ -592,7 +592,7 @@ func TestTheMarkNeverGoesBack(t *testing.T) {
 	} {
 		before := r.last.Mark
 		r.stop()
-		r.must(harm(filepath.Join(r.state, "position.json")))
+		r.must(harm(filepath.Join(r.state, "source", "position.json")))
 		r.last.Mark = watermark.Mark{}
 		r.restart()
 		if now := r.last.Mark; now.Epoch <= before.Epoch {
@@ -607,7 +607,7 @@ func TestATornJournalLosesOneRecordOnly(t *testing.T) {
 	r.start()
 	before := r.object("ConfigMap/default/a").GetUID()
 	r.stop()
-	journal := filepath.Join(r.state, "objects.jsonl")
+	journal := filepath.Join(r.state, "source", "objects.jsonl")
 	data, err := os.ReadFile(journal)
 	r.must(err)
 	r.must(os.WriteFile(journal, append(data, `{"key":"ConfigMap/def`...), 0o600))

@@ -9,12 +9,20 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // copyName is the file that keeps the last good copy of a manifest file.
 func copyName(path string) string {
 	sum := sha256.Sum256([]byte(path))
 	return hex.EncodeToString(sum[:12]) + ".json"
+}
+
+// isCopy reports whether a name is one that copyName makes, or is written on the way to one.
+func isCopy(name string) bool {
+	hash, ok := strings.CutSuffix(strings.TrimPrefix(name, ".new-"), ".json")
+	_, err := hex.DecodeString(hash)
+	return ok && err == nil && len(hash) == 24
 }
 
 // encodeCopy is a line that names the file, then its objects as they were written.
@@ -64,6 +72,9 @@ func ReadCopies(dir string) (map[string][]byte, error) {
 	}
 	out := map[string][]byte{}
 	for _, e := range entries {
+		if !isCopy(e.Name()) || strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
 		path, objects, err := readFile(filepath.Join(dir, e.Name()))
 		if err == nil {
 			out[path] = objects

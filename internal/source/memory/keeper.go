@@ -191,7 +191,7 @@ func (k *Keeper) pruneCopies(keep map[string]bool) error {
 		return err
 	}
 	for _, e := range entries {
-		if !keep[e.Name()] {
+		if isCopy(e.Name()) && !keep[e.Name()] {
 			err = errors.Join(err, os.Remove(filepath.Join(k.copies, e.Name())))
 		}
 	}

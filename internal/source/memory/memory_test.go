@@ -171,11 +171,17 @@ func TestCopiesComeBack(t *testing.T) {
 		k.KeepFile("c.yaml", [][]byte{[]byte("{}")})
 		k.KeepFile("d.yaml", [][]byte{[]byte("{}")})
 	})
+	if err := os.WriteFile(filepath.Join(dir, "copies", "another.json"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	keep(func(k *Keeper) {
 		k.KeepFile("c.yaml", nil)
 		k.KeepFile("never.yaml", nil)
 		k.KeepOnly([]string{"a/b.yaml", "c.yaml"})
 	})
+	if _, err := os.Stat(filepath.Join(dir, "copies", "another.json")); err != nil {
+		t.Errorf("what is no copy was removed: %v", err)
+	}
 	copies, err := ReadCopies(filepath.Join(dir, "copies"))
 	if err != nil {
 		t.Fatal(err)
