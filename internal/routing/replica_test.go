@@ -1,6 +1,7 @@
 package routing
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -8,7 +9,6 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"math/big"
-	"reflect"
 	"slices"
 	"sync"
 	"testing"
@@ -68,7 +68,7 @@ func (r *replica) take(d Delta) Delta {
 			r.t.Errorf("scope %s: the delta is not sorted", s)
 		}
 		for _, c := range w.Changed {
-			if old := r.worlds[s][c.Name]; old != nil && reflect.DeepEqual(old, c) {
+			if old := r.worlds[s][c.Name]; old != nil && cmp.Equal(old, c, same) {
 				r.t.Errorf("scope %s: %s was handed out unchanged", s, c.Name)
 			}
 			r.worlds[s][c.Name] = c
@@ -91,7 +91,7 @@ func (r *replica) take(d Delta) Delta {
 			delete(r.statuses, s.Key)
 			continue
 		}
-		if old, there := r.statuses[s.Key]; there && reflect.DeepEqual(old, s) {
+		if old, there := r.statuses[s.Key]; there && cmp.Equal(old, s, same) {
 			r.t.Errorf("the status of %s was handed out unchanged", s.Key)
 		}
 		r.statuses[s.Key] = s
@@ -99,7 +99,11 @@ func (r *replica) take(d Delta) Delta {
 	return d
 }
 
-var scopes = cmp.Comparer(func(a, b scope.Scope) bool { return a == b })
+// same compares scopes by value, and payloads as what they are.
+var same = cmp.Options{
+	cmp.Comparer(func(a, b scope.Scope) bool { return a == b }),
+	cmp.Comparer(bytes.Equal),
+}
 
 // state is everything a replica holds, for comparison.
 func (r *replica) state() any {
