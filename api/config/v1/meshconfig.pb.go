@@ -9,13 +9,12 @@
 package configv1
 
 import (
-	reflect "reflect"
-	sync "sync"
-	unsafe "unsafe"
-
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	reflect "reflect"
+	sync "sync"
+	unsafe "unsafe"
 )
 
 const (
@@ -186,14 +185,11 @@ func file_api_config_v1_meshconfig_proto_rawDescGZIP() []byte {
 	return file_api_config_v1_meshconfig_proto_rawDescData
 }
 
-var (
-	file_api_config_v1_meshconfig_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
-	file_api_config_v1_meshconfig_proto_goTypes  = []any{
-		(*MeshConfigSpec)(nil), // 0: aether.config.v1.MeshConfigSpec
-		(*ProxyConfig)(nil),    // 1: aether.config.v1.ProxyConfig
-	}
-)
-
+var file_api_config_v1_meshconfig_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
+var file_api_config_v1_meshconfig_proto_goTypes = []any{
+	(*MeshConfigSpec)(nil), // 0: aether.config.v1.MeshConfigSpec
+	(*ProxyConfig)(nil),    // 1: aether.config.v1.ProxyConfig
+}
 var file_api_config_v1_meshconfig_proto_depIdxs = []int32{
 	1, // 0: aether.config.v1.MeshConfigSpec.proxy:type_name -> aether.config.v1.ProxyConfig
 	1, // [1:1] is the sub-list for method output_type
