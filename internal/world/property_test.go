@@ -27,6 +27,9 @@ type client struct {
 	hold *snapshot.Holding
 	last *snapshot.Snapshot // not answered yet
 	done *snapshot.Snapshot // answered last, on this stream
+
+	touched map[resource.Name]bool // published since the last snapshot that arrived
+	listed  bool                   // the next snapshot is against the inventory
 }
 
 func bad(r *resource.Resource) bool { return r.Hash[0]%4 == 0 }
@@ -48,7 +51,7 @@ func (c *client) connect(forget bool) {
 	}
 	old := c.s
 	c.s = subscribe(c.t, c.w, c.id, snapshot.Have{Version: c.hold.Version(), Refused: c.refused()})
-	c.last, c.done = nil, nil
+	c.last, c.done, c.listed = nil, nil, false
 	if old != nil {
 		old.Close()
 	}
@@ -71,6 +74,7 @@ func (c *client) receive() (more bool) {
 		if err := c.s.Inventory(refs); err != nil {
 			c.t.Fatal(err)
 		}
+		c.listed = true
 		return true
 	case err != nil:
 		c.t.Fatal(err)
@@ -78,10 +82,15 @@ func (c *client) receive() (more bool) {
 		return false
 	}
 	for _, r := range snap.Changed {
-		if old := c.hold.Get(r.Name); !snap.Full && old != nil && old.Hash == r.Hash && bad(r) {
-			c.t.Errorf("%s: %s was refused and is sent again unchanged", c.id, r.Name)
+		old := c.hold.Get(r.Name)
+		if snap.Full || old == nil || old.Hash != r.Hash {
+			continue
+		}
+		if bad(r) || c.listed || !c.touched[r.Name] {
+			c.t.Errorf("%s: %s is sent again unchanged; refused: %t, published since: %t", c.id, r.Name, bad(r), c.touched[r.Name])
 		}
 	}
+	c.touched, c.listed = map[resource.Name]bool{}, false
 	if _, err := c.hold.Apply(snap.Update); err != nil {
 		c.t.Fatalf("%s: %v", c.id, err)
 	}
@@ -156,7 +165,7 @@ func TestDeltasAddUpToTheWorld(t *testing.T) {
 		w := synced(world.Config{Tombstones: rng.IntN(20), Versions: 1 + rng.IntN(10)}, nil)
 		var clients []*client
 		for i := range 3 {
-			clients = append(clients, &client{t: t, w: w, id: fmt.Sprint("p", i), hold: &snapshot.Holding{}})
+			clients = append(clients, &client{t: t, w: w, id: fmt.Sprint("p", i), hold: &snapshot.Holding{}, touched: map[resource.Name]bool{}})
 		}
 		model := map[resource.Name]*resource.Resource{}
 		for range 400 {
@@ -177,6 +186,14 @@ func TestDeltasAddUpToTheWorld(t *testing.T) {
 				} else if !slices.Contains(d.Removed, r.Name) {
 					d.Changed = append(d.Changed, r)
 					model[r.Name] = r
+				}
+			}
+			for _, c := range clients {
+				for _, r := range d.Changed {
+					c.touched[r.Name] = true
+				}
+				for _, n := range d.Removed {
+					c.touched[n] = true
 				}
 			}
 			w.Publish(map[scope.Scope]resource.Delta{pool: d}, watermark.Mark{})

@@ -54,9 +54,7 @@ func (w *World) connect(a *area, peer fleet.Peer, have snapshot.Have) *Subscript
 	}
 	took := p.sub != nil
 	if took {
-		p.sub.superseded = true
-		p.sub.rouse()
-		delete(a.subs, p.sub)
+		p.sub.supersede()
 	} else {
 		p.since = w.cfg.Now()
 	}

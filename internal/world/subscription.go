@@ -2,7 +2,6 @@ package world
 
 import (
 	"fmt"
-	"reflect"
 	"slices"
 	"time"
 
@@ -44,6 +43,8 @@ type Subscription struct {
 	waiting    time.Time
 	superseded bool
 	closed     bool
+
+	onSuperseded func() // nil: nobody wants to know
 }
 
 // sent is a snapshot that has been handed out.
@@ -178,7 +179,7 @@ func (s *Subscription) Answer(a snapshot.Answer) error {
 func (s *Subscription) Report(ports []uint32, status fleet.Status) {
 	s.w.mu.Lock()
 	defer s.w.mu.Unlock()
-	if s.gone() != nil || (slices.Equal(ports, s.p.ports) && reflect.DeepEqual(status, s.p.status)) {
+	if s.gone() != nil || (slices.Equal(ports, s.p.ports) && sameStatus(status, s.p.status)) {
 		return
 	}
 	s.p.ports, s.p.status = slices.Clone(ports), status
@@ -198,6 +199,16 @@ func (s *Subscription) Close() {
 	delete(s.a.subs, s)
 	if s.p.sub == s {
 		s.w.disconnect(s.p)
+	}
+}
+
+// supersede ends the subscription in favour of a newer one.
+func (s *Subscription) supersede() {
+	s.superseded = true
+	delete(s.a.subs, s)
+	s.rouse()
+	if s.onSuperseded != nil {
+		s.onSuperseded()
 	}
 }
 
@@ -223,4 +234,12 @@ func (s *Subscription) rouse() {
 	case s.wake <- struct{}{}:
 	default:
 	}
+}
+
+func sameStatus(a, b fleet.Status) bool {
+	return a.SVIDSerial == b.SVIDSerial && a.IssuerKeyID == b.IssuerKeyID && a.SVIDNotAfter.Equal(b.SVIDNotAfter) &&
+		slices.Equal(a.MountedRoots, b.MountedRoots) && slices.Equal(a.PushedRoots, b.PushedRoots) &&
+		slices.EqualFunc(a.Checks, b.Checks, func(x, y fleet.Check) bool {
+			return x.Name == y.Name && x.State == y.State && x.Reason == y.Reason && x.Since.Equal(y.Since)
+		})
 }

@@ -165,12 +165,16 @@ func (w *World) move() {
 // subscriber ahead, it waits for that to change until ctx ends, and returns then
 // snapshot.ErrNotSynced or snapshot.ErrBehind. It returns scope.ErrInvalid for the
 // zero scope. The caller closes the subscription.
-func (w *World) Subscribe(ctx context.Context, s scope.Scope, p fleet.Peer, have snapshot.Have) (*Subscription, error) {
+//
+// superseded, if not nil, is called once if a newer stream takes over; it must not
+// block nor call the World. The methods of the subscription say so too, but whoever is
+// held up in sending calls none.
+func (w *World) Subscribe(ctx context.Context, s scope.Scope, p fleet.Peer, have snapshot.Have, superseded func()) (*Subscription, error) {
 	if s.IsZero() {
 		return nil, fmt.Errorf("subscribe: %w", scope.ErrInvalid)
 	}
 	for { // left with a subscription, or when ctx ends
-		sub, moved, err := w.trySubscribe(s, p, have)
+		sub, moved, err := w.trySubscribe(s, p, have, superseded)
 		if err == nil {
 			return sub, nil
 		}
@@ -182,7 +186,7 @@ func (w *World) Subscribe(ctx context.Context, s scope.Scope, p fleet.Peer, have
 	}
 }
 
-func (w *World) trySubscribe(s scope.Scope, p fleet.Peer, have snapshot.Have) (*Subscription, <-chan struct{}, error) {
+func (w *World) trySubscribe(s scope.Scope, p fleet.Peer, have snapshot.Have, superseded func()) (*Subscription, <-chan struct{}, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	a := w.areas[s]
@@ -192,7 +196,9 @@ func (w *World) trySubscribe(s scope.Scope, p fleet.Peer, have snapshot.Have) (*
 	case w.mark.Behind(have.Mark):
 		return nil, w.moved, snapshot.ErrBehind
 	}
-	return w.connect(a, p, have), nil, nil
+	sub := w.connect(a, p, have)
+	sub.onSuperseded = superseded
+	return sub, nil, nil
 }
 
 // Observe returns a channel that gets a pulse, any number coalesced into one, after

@@ -58,7 +58,7 @@ func synced(cfg world.Config, deltas map[scope.Scope]resource.Delta) *world.Worl
 
 func subscribe(t testing.TB, w *world.World, id string, have snapshot.Have) *world.Subscription {
 	t.Helper()
-	s, err := w.Subscribe(t.Context(), pool, fleet.Peer{ID: id}, have)
+	s, err := w.Subscribe(t.Context(), pool, fleet.Peer{ID: id}, have, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,8 +134,12 @@ func TestDifferences(t *testing.T) {
 	if snap, wait, err := s.Next(); wait == nil {
 		t.Errorf("a world that came back to what was sent gives %+v, %v", snap, err)
 	}
+	w.Publish(change(b), watermark.Mark{})
 	w.Publish(change(b2), watermark.Mark{})
 	idle(t, s)
+	if v := w.Verdict(pool, names(b2), 0); !v.IsLive() {
+		t.Errorf("what came back to what it was: %+v, want it live", v)
+	}
 }
 
 func TestResume(t *testing.T) {
@@ -213,7 +217,7 @@ func TestWhatIsNotServedYet(t *testing.T) {
 			tt.prepare(w)
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
-			s, err := w.Subscribe(ctx, tt.scope, fleet.Peer{ID: "p"}, snapshot.Have{Mark: mark(5)})
+			s, err := w.Subscribe(ctx, tt.scope, fleet.Peer{ID: "p"}, snapshot.Have{Mark: mark(5)}, nil)
 			if !errors.Is(err, tt.want) {
 				t.Fatalf("error %v, want %v", err, tt.want)
 			}
@@ -227,7 +231,7 @@ func TestWhatIsNotServedYet(t *testing.T) {
 			w := world.New(world.Config{})
 			done := make(chan error)
 			go func() {
-				s, err := w.Subscribe(t.Context(), pool, fleet.Peer{ID: "p"}, snapshot.Have{Mark: mark(5)})
+				s, err := w.Subscribe(t.Context(), pool, fleet.Peer{ID: "p"}, snapshot.Have{Mark: mark(5)}, nil)
 				if err == nil {
 					s.Close()
 				}
@@ -368,6 +372,17 @@ func TestANewerStreamOfAPodTakesOver(t *testing.T) {
 	w.Publish(change(b), watermark.Mark{})
 	if got := next(t, young); !cmp.Equal(got.Changed, []*resource.Resource{b}) {
 		t.Errorf("the new stream got %+v, want the difference", got)
+	}
+	oldest := subscribe(t, w, "p", snapshot.Have{Version: first.Version})
+	defer oldest.Close()
+	ack(t, oldest, next(t, oldest), resource.Outcome{})
+	if v := w.Verdict(pool, names(b), 0); !v.IsLive() {
+		t.Errorf("answered: %+v, want it live", v)
+	}
+	back := subscribe(t, w, "p", snapshot.Have{Version: first.Version})
+	defer back.Close()
+	if v := w.Verdict(pool, names(b), 0); v.Total != 1 || v.Live != 0 {
+		t.Errorf("taken over by one that holds less: %+v", v)
 	}
 	ps := w.Proxies()
 	if len(ps) != 1 || !ps[0].Connected || len(ps[0].BoundPorts) != 0 {

@@ -176,13 +176,14 @@ func (h *History) Remember() {
 	h.sent[h.version] = h.seq
 }
 
-// Resume gives the sequence of a version, if it is current or was sent recently.
+// Resume gives the moment of a version, if it is current or was sent recently. What has
+// changed since may have been forgotten nevertheless.
 func (h *History) Resume(version string) (seq uint64, ok bool) {
 	if version == h.version {
 		return h.seq, true
 	}
 	seq, ok = h.sent[version]
-	return seq, ok && seq >= h.forgotten
+	return seq, ok
 }
 
 // Current returns the resource of that name and the sequence of its content.
