@@ -24,7 +24,7 @@ const module = "aether.io/aether"
 // them time.Now.)
 var purePackages = []string{
 	"internal/envoy", "internal/fleet", "internal/meshconfig", "internal/object", "internal/resource",
-	"internal/routing", "internal/scope", "internal/spiffeid", "internal/watermark",
+	"internal/routing", "internal/scope", "internal/snapshot", "internal/spiffeid", "internal/watermark",
 }
 
 // engines do one thing each, by themselves, and know nothing of each other: only
@@ -35,8 +35,8 @@ var engines = []string{
 	"internal/cni", "internal/console", "internal/projection",
 }
 
-// wiring is where engines meet.
-var wiring = []string{"cmd", "test", "internal/test"}
+// wiring is where engines meet. (standalone wires processes: it writes what one reads.)
+var wiring = []string{"cmd", "internal/standalone", "internal/test", "test"}
 
 // impure names what a pure package has no use for, with everything below it.
 var impure = []string{
