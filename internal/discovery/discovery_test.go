@@ -283,8 +283,8 @@ func TestInventory(t *testing.T) {
 			got = out
 		}
 	}
-	if diff := cmp.Diff(refs, got); diff != "" || chunks < 2 {
-		t.Errorf("%d chunks (-sent +assembled):\n%.1000s", chunks, diff)
+	if !slices.Equal(refs, got) || chunks < 2 { // cmp is slow on large slices
+		t.Errorf("%d references of %d arrived equal in %d chunks", len(got), len(refs), chunks)
 	}
 
 	ref := &discoveryv1.ResourceRef{TypeUrl: "t", Name: "n", Hash: make([]byte, 32)}

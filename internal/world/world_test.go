@@ -504,3 +504,34 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 		t.Errorf("Next: %v, want the inventory asked for", err)
 	}
 }
+
+func TestProgress(t *testing.T) {
+	a, b := res(t, "a", "1"), res(t, "b", "1")
+	w := synced(world.Config{}, change(a))
+	s := subscribe(t, w, "p", snapshot.Have{})
+	defer s.Close()
+	subscribe(t, w, "gone", snapshot.Have{}).Close()
+	reached := func(position uint64, want, total int) {
+		t.Helper()
+		if got, n := w.Reached(pool, position); got != want || n != total {
+			t.Errorf("%d of %d proxies have reached %d, want %d of %d", got, n, position, want, total)
+		}
+	}
+	one := w.Position(pool)
+	reached(one, 0, 1)
+	first := next(t, s)
+	ack(t, s, first, resource.Outcome{Pending: names(a)})
+	reached(one, 0, 1)
+	ack(t, s, first, resource.Outcome{})
+	reached(one, 1, 1)
+	w.Publish(change(a), watermark.Mark{})
+	if got := w.Position(pool); got != one {
+		t.Errorf("a publication without news moved the position from %d to %d", one, got)
+	}
+	w.Publish(change(b), watermark.Mark{})
+	reached(w.Position(pool), 0, 1)
+	reached(one, 1, 1)
+	if got := w.Position(scope.Scope{}); got != 0 {
+		t.Errorf("position of no scope is %d", got)
+	}
+}
