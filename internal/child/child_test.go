@@ -99,9 +99,11 @@ func TestRunKillsAChildThatIgnoresSIGTERM(t *testing.T) {
 	ready := filepath.Join(t.TempDir(), "ready")
 	starts := make(chan int, 1)
 	p, err := child.New(child.Config{
-		Name:    "stubborn",
-		Command: func() *exec.Cmd { return exec.Command("sh", "-c", `trap "" TERM; : > "$0"; while :; do sleep 0.05; done`, ready) },
-		Grace:   50 * time.Millisecond, OnStart: func(pid int) { starts <- pid },
+		Name: "stubborn",
+		Command: func() *exec.Cmd {
+			return exec.Command("sh", "-c", `trap "" TERM; : > "$0"; while :; do sleep 0.05; done`, ready)
+		},
+		Grace: 50 * time.Millisecond, OnStart: func(pid int) { starts <- pid },
 	})
 	if err != nil {
 		t.Fatal(err)

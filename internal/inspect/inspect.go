@@ -100,7 +100,7 @@ func Serve(ctx context.Context, socket string, h http.Handler) error {
 	case <-ctx.Done():
 	}
 	_ = srv.Close() // readers of the journal have no end of their own
-	<-served
+	_ = <-served    // that it was closed
 	return ctx.Err()
 }
 
@@ -109,7 +109,8 @@ func Listen(ctx context.Context, socket string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(socket), 0o700); err != nil {
 		return nil, err
 	}
-	if c, err := net.DialTimeout("unix", socket, time.Second); err == nil {
+	d := net.Dialer{Timeout: time.Second}
+	if c, err := d.DialContext(ctx, "unix", socket); err == nil {
 		_ = c.Close()
 		return nil, fmt.Errorf("listen on %s: another process serves it", socket)
 	}

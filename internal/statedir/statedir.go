@@ -50,8 +50,7 @@ func (d Dir) Ready() string              { return filepath.Join(d.root, "ready")
 func (d Dir) Status() string             { return filepath.Join(d.root, "status") } // <kind>/<ns>/<name>.yaml
 func (d Dir) PIDFile(name string) string { return filepath.Join(d.root, "pids", name) }
 func (d Dir) Log(name string) string     { return filepath.Join(d.root, "logs", name+".log") }
-func (d Dir) Source() string             { return filepath.Join(d.root, "source") } // the file source's own state
-func (d Dir) CA() string                 { return filepath.Join(d.root, "ca") }     // tls.crt, tls.key
+func (d Dir) CA() string                 { return filepath.Join(d.root, "ca") } // tls.crt, tls.key
 func (d Dir) TrustBundle() string        { return filepath.Join(d.root, "trust-bundle", "ca.crt") }
 func (d Dir) Tokens() string             { return filepath.Join(d.root, "tokens.json") } // what the controller accepts
 func (d Dir) Token() string              { return filepath.Join(d.root, "discovery-token", "token") }

@@ -17,9 +17,9 @@ type Backend struct {
 
 // StartBackend serves on port, or on any free one if port is 0 or taken.
 func StartBackend(name string, port int) (*Backend, error) {
-	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)) //nolint:noctx // local and immediate
+	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 	if err != nil {
-		l, err = net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // local and immediate
+		l, err = net.Listen("tcp", "127.0.0.1:0")
 	}
 	if err != nil {
 		return nil, err

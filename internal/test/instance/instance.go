@@ -56,7 +56,7 @@ func Start(ctx context.Context, c Config) (*Instance, error) {
 		return nil, err
 	}
 	args := append([]string{"standalone", c.Dir, "--state-dir", c.StateDir, "--envoy", c.Envoy, "--port-offset", strconv.Itoa(c.Offset)}, c.Args...)
-	in.cmd = exec.Command(c.Aetherctl, args...) //nolint:gosec,noctx // stopped by Stop
+	in.cmd = exec.Command(c.Aetherctl, args...)
 	in.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	r, w := io.Pipe()
 	in.cmd.Stdout, in.cmd.Stderr = w, w
@@ -151,8 +151,14 @@ func (in *Instance) Write(name, text string) (time.Time, error) {
 	return at, os.Rename(tmp, path)
 }
 
-// Stop asks the command to stop and waits; it kills it if it does not.
+// Stop asks the command to stop and waits; it kills it if it does not. One that has
+// ended already is stopped.
 func (in *Instance) Stop() error {
+	select {
+	case <-in.done:
+		return nil
+	default:
+	}
 	_ = in.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 	return in.Wait(60 * time.Second)
 }
@@ -202,7 +208,7 @@ func FreeOffset(listenerPorts ...int) (int, error) {
 
 func free(offset int, listenerPorts []int) bool {
 	for _, p := range listenerPorts {
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(p+offset))) //nolint:noctx // closed at once
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(p+offset)))
 		if err != nil {
 			return false
 		}

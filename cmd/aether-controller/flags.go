@@ -1,0 +1,97 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"aether.io/aether/internal/meshconfig"
+)
+
+// flags are the settings of one controller.
+type flags struct {
+	directory, stateDir     string
+	bind                    string
+	portOffset              uint32
+	releaseNamespace, class string
+	accessLog               string
+	streamFD, bootstrapFD   int
+	caLifetime, svidTTL     time.Duration
+	trustDomain             string
+	ackDeadline             time.Duration
+	system                  meshconfig.System
+	debug                   bool
+}
+
+// environmentNames are the variables that set a flag which is not given, by flag.
+var environmentNames = map[string]string{
+	"discovery-ca-lifetime":  "COXSWAIN_DISCOVERY_CA_LIFETIME",
+	"discovery-svid-ttl":     "COXSWAIN_DISCOVERY_SVID_TTL",
+	"discovery-trust-domain": "COXSWAIN_DISCOVERY_TRUST_DOMAIN",
+}
+
+func (f *flags) register(cmd *cobra.Command) {
+	s := cmd.Flags()
+	s.StringVar(&f.directory, "directory", "", "directory of manifests to serve (required)")
+	s.StringVar(&f.stateDir, "state-dir", "", "the instance's state directory (required)")
+	s.StringVar(&f.bind, "bind", "127.0.0.1", "IP address that listeners bind")
+	s.Uint32Var(&f.portOffset, "port-offset", 0, "added to the port of each listener")
+	s.StringVar(&f.releaseNamespace, "release-namespace", "aether-system", "namespace whose MeshConfig every other inherits")
+	s.StringVar(&f.accessLog, "access-log", "", "file of the access log, JSON lines; empty: none")
+	s.IntVar(&f.streamFD, "stream-fd", 0, "inherited file descriptor of the stream listener (required)")
+	s.IntVar(&f.bootstrapFD, "bootstrap-fd", 0, "inherited file descriptor of the bootstrap listener (required)")
+	s.DurationVar(&f.caLifetime, "discovery-ca-lifetime", 87600*time.Hour, "lifetime of a CA that is created")
+	s.DurationVar(&f.svidTTL, "discovery-svid-ttl", 24*time.Hour, "lifetime of SVIDs and server certificates; renewed at about half")
+	s.StringVar(&f.trustDomain, "discovery-trust-domain", "cluster.local", "trust domain; must match the proxies'")
+	s.DurationVar(&f.ackDeadline, "ack-deadline", 30*time.Second, "after which a proxy that has not answered is a laggard")
+	s.BoolVar(&f.system.OTelEnabled, "otel-enabled", false, "system config: telemetry of components")
+	s.StringVar(&f.system.OTelEndpoint, "otlp-endpoint", "", "system config: OTLP collector, host:port; empty: none")
+	s.BoolVar(&f.system.OTelLogs, "logs-enabled", false, "system config: logs by OTLP; what access logs inherit")
+	s.Float64Var(&f.system.TraceSampleRate, "trace-sample-rate", 0.1, "system config: fraction of requests that are traced, 0..1")
+	s.BoolVar(&f.system.TraceExport, "trace-export", false, "system config: export traces")
+	s.BoolVar(&f.debug, "debug", false, "log what is of use only to a developer")
+	for _, name := range []string{"directory", "state-dir", "stream-fd", "bootstrap-fd"} {
+		if err := cmd.MarkFlagRequired(name); err != nil {
+			panic(err) // a name that is not registered above: a bug that no start survives
+		}
+	}
+}
+
+// environment sets the flags that have a variable and were not given.
+func (f *flags) environment(lookup func(string) (string, bool), s *pflag.FlagSet) error {
+	for flag, name := range environmentNames {
+		value, ok := lookup(name)
+		if !ok || s.Changed(flag) {
+			continue
+		}
+		if err := s.Set(flag, value); err != nil {
+			return fmt.Errorf("%s=%q: %w", name, value, err)
+		}
+	}
+	return nil
+}
+
+// check refuses values that parse but mean nothing.
+func (f *flags) check() error {
+	var errs []error
+	refuse := func(bad bool, text string, args ...any) {
+		if bad {
+			errs = append(errs, fmt.Errorf(text, args...))
+		}
+	}
+	refuse(net.ParseIP(f.bind) == nil, "--bind %q is not an IP address", f.bind)
+	refuse(f.portOffset > 65534, "--port-offset %d is not in 0..65534", f.portOffset)
+	refuse(f.caLifetime <= 0, "--discovery-ca-lifetime %s is not positive", f.caLifetime)
+	refuse(f.svidTTL < time.Minute, "--discovery-svid-ttl %s is shorter than a minute", f.svidTTL)
+	refuse(f.ackDeadline <= 0, "--ack-deadline %s is not positive", f.ackDeadline)
+	refuse(f.system.TraceSampleRate < 0 || f.system.TraceSampleRate > 1, "--trace-sample-rate %g is not in 0..1", f.system.TraceSampleRate)
+	if f.system.OTelEndpoint != "" {
+		_, _, err := net.SplitHostPort(f.system.OTelEndpoint)
+		refuse(err != nil, "--otlp-endpoint %q is not host:port", f.system.OTelEndpoint)
+	}
+	return errors.Join(errs...)
+}

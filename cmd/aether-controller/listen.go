@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	discoveryv1 "aether.io/aether/api/discovery/v1"
+	"aether.io/aether/internal/discovery/bootstrap"
+	"aether.io/aether/internal/journal"
+	"aether.io/aether/internal/pipeline"
+	"aether.io/aether/internal/resource"
+	"aether.io/aether/internal/spiffeid"
+)
+
+// trustName is the trust bundle's name in every scope.
+const trustName = "trust-bundle"
+
+// awaitCA waits until the CA can sign: before, the listeners are not open.
+func (c *controller) awaitCA(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.ca.Ready():
+		return nil
+	}
+}
+
+func (c *controller) serveBootstrap(ctx context.Context) error {
+	if err := c.awaitCA(ctx); err != nil {
+		return err
+	}
+	l, err := inherit(c.f.bootstrapFD, "bootstrap")
+	if err != nil {
+		return err
+	}
+	return c.issuer.Serve(ctx, l, c.ca.ServerTLS(c.id))
+}
+
+func (c *controller) serveStreams(ctx context.Context) error {
+	if err := c.awaitCA(ctx); err != nil {
+		return err
+	}
+	l, err := inherit(c.f.streamFD, "stream")
+	if err != nil {
+		return err
+	}
+	return c.streams.Serve(ctx, l, c.ca.MutualTLS(c.id))
+}
+
+// inherit takes over a listening socket that the supervisor opened.
+func inherit(fd int, name string) (net.Listener, error) {
+	file := os.NewFile(uintptr(fd), name) //nolint:gosec // a small number
+	if file == nil {
+		return nil, fmt.Errorf("--%s-fd %d is no file descriptor", name, fd)
+	}
+	defer file.Close()
+	l, err := net.FileListener(file)
+	if err != nil {
+		return nil, fmt.Errorf("--%s-fd %d: %w", name, fd, err)
+	}
+	return l, nil
+}
+
+// shareTrust gives every scope the roots as they are, and tells when the CA is ready.
+func (c *controller) shareTrust(ctx context.Context) error {
+	began := time.Now()
+	if err := c.awaitCA(ctx); err != nil {
+		return err
+	}
+	for first := true; ; first = false { // left when ctx is done
+		changed := c.ca.Changed()
+		roots := c.ca.Roots()
+		r, err := resource.New(trustName, &discoveryv1.TrustBundle{RootsDer: roots.DER()})
+		if err != nil {
+			return err
+		}
+		c.pipeline.Share(r)
+		if first {
+			c.moments.Add(time.Now(), journal.CAReady, fmt.Sprintf("CA ready, %s after the controller's start", time.Since(began).Round(time.Millisecond)), roots.Fingerprints())
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changed:
+		}
+	}
+}
+
+// accounts answers the bootstrap allow list from the pipeline.
+type accounts struct{ p *pipeline.Pipeline }
+
+// HasAccount reports whether a live dedicated Gateway of the namespace runs under the account.
+func (a accounts) HasAccount(namespace, account string) bool {
+	for name, class := range a.p.DedicatedIn(namespace) {
+		if own, err := spiffeid.DedicatedAccount(name, class); err == nil && own == account {
+			return true
+		}
+	}
+	return false
+}
+
+// rejections tells the journal of rejected bootstraps.
+type rejections struct{ moments *journal.Journal }
+
+// BootstrapRejected implements bootstrap.Events.
+func (r rejections) BootstrapRejected(principal string, e bootstrap.Entry) {
+	r.moments.Add(e.Time, journal.Problem, fmt.Sprintf("BootstrapRejected: %s: %s", principal, e.Reason), e)
+}

@@ -1,0 +1,55 @@
+// Command aether-controller compiles configuration into Envoy resources, is the CA of the
+// discovery channel, and serves both to proxies over it.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"aether.io/aether/internal/logkey"
+	"aether.io/aether/internal/version"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := root().ExecuteContext(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "aether-controller:", err)
+		os.Exit(1)
+	}
+}
+
+func root() *cobra.Command {
+	var f flags
+	cmd := &cobra.Command{
+		Use:           "aether-controller",
+		Short:         "Aether's control plane",
+		Version:       version.Get().String(),
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.environment(os.LookupEnv, cmd.Flags()); err != nil {
+				return err
+			}
+			if err := f.check(); err != nil {
+				return err
+			}
+			level := slog.LevelInfo
+			if f.debug {
+				level = slog.LevelDebug
+			}
+			log := slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level})).With(logkey.Component, "controller")
+			return serve(cmd.Context(), f, log)
+		},
+	}
+	f.register(cmd)
+	return cmd
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"aether.io/aether/internal/scope"
+)
+
+// flags are the settings of one proxy. Where it finds the controller, and who that must
+// be, has no default that would do.
+type flags struct {
+	endpoint, bootstrapEndpoint string
+	tokenPath, bundlePath       string
+	trustDomain, serverID       string
+	proxyID, scope, clusterName string
+	xdsSocket, adminSocket      string
+	bootstrapPath, lastGoodDir  string
+	inspectSocket               string
+	debug                       bool
+}
+
+func (f *flags) register(cmd *cobra.Command) {
+	s := cmd.Flags()
+	s.StringVar(&f.endpoint, "discovery-endpoint", "", "the controller's stream listener, https://host:port (required)")
+	s.StringVar(&f.bootstrapEndpoint, "discovery-bootstrap-endpoint", "", "the controller's bootstrap listener, https://host:port (required)")
+	s.StringVar(&f.tokenPath, "discovery-sa-token-path", "/var/run/secrets/coxswain/discovery-token/token", "file of the token that proves who this pod is")
+	s.StringVar(&f.bundlePath, "discovery-ca-bundle-path", "/var/run/secrets/coxswain/trust-bundle/ca.crt", "file of the roots that the controller must chain to")
+	s.StringVar(&f.trustDomain, "discovery-trust-domain", "cluster.local", "trust domain; must match the controller's")
+	s.StringVar(&f.serverID, "discovery-server-id", "", "SPIFFE ID of the controller (required)")
+	s.StringVar(&f.proxyID, "proxy-id", "", "name of this pod, as the token proves it (required)")
+	s.StringVar(&f.scope, "scope", "", "what to subscribe to: shared, or NAMESPACE/NAME of a dedicated Gateway (required)")
+	s.StringVar(&f.clusterName, "cluster-name", "aether", "Envoy's own cluster name")
+	s.StringVar(&f.xdsSocket, "xds-socket", "", "Unix socket to serve Envoy on (required)")
+	s.StringVar(&f.adminSocket, "envoy-admin-socket", "", "Unix socket of Envoy's admin interface (required)")
+	s.StringVar(&f.bootstrapPath, "envoy-bootstrap", "", "file to write Envoy's bootstrap to (required)")
+	s.StringVar(&f.lastGoodDir, "last-good-dir", "", "directory for what ran last, so that a restart during an outage serves it (required)")
+	s.StringVar(&f.inspectSocket, "inspect-socket", "", "Unix socket that answers read-only questions (required)")
+	s.BoolVar(&f.debug, "debug", false, "log what is of use only to a developer")
+	for _, name := range []string{
+		"discovery-endpoint", "discovery-bootstrap-endpoint", "discovery-server-id", "proxy-id", "scope",
+		"xds-socket", "envoy-admin-socket", "envoy-bootstrap", "last-good-dir", "inspect-socket",
+	} {
+		if err := cmd.MarkFlagRequired(name); err != nil {
+			panic(err) // a name that is not registered above: a bug that no start survives
+		}
+	}
+}
+
+// subscription is the scope that was asked for. There is no default.
+func (f *flags) subscription() (scope.Scope, error) {
+	if f.scope == "shared" {
+		return scope.SharedPool(), nil
+	}
+	namespace, name, found := strings.Cut(f.scope, "/")
+	if !found {
+		return scope.Scope{}, errors.New("--scope: want shared, or NAMESPACE/NAME of a Gateway")
+	}
+	s, err := scope.Gateway(namespace, name)
+	if err != nil {
+		return scope.Scope{}, fmt.Errorf("--scope %q: %w", f.scope, err)
+	}
+	return s, nil
+}

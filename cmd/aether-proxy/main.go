@@ -1,0 +1,50 @@
+// Command aether-proxy is the discovery client beside one Envoy: it obtains an identity
+// from the controller, receives configuration under it, and feeds Envoy over a Unix socket.
+// It holds no Kubernetes credential and translates nothing.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"aether.io/aether/internal/logkey"
+	"aether.io/aether/internal/version"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := root().ExecuteContext(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "aether-proxy:", err)
+		os.Exit(1)
+	}
+}
+
+func root() *cobra.Command {
+	var f flags
+	cmd := &cobra.Command{
+		Use:           "aether-proxy",
+		Short:         "Discovery client and local xDS server of one Envoy",
+		Version:       version.Get().String(),
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			level := slog.LevelInfo
+			if f.debug {
+				level = slog.LevelDebug
+			}
+			log := slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level})).With(logkey.Component, "proxy")
+			return serve(cmd.Context(), f, log)
+		},
+	}
+	f.register(cmd)
+	return cmd
+}

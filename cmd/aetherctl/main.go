@@ -1,0 +1,37 @@
+// Command aetherctl is Aether at a person's fingertips: it runs Aether on one machine
+// from a directory of manifests, and shows what a running one does.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"aether.io/aether/internal/version"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := root().ExecuteContext(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "aetherctl:", err)
+		os.Exit(1)
+	}
+}
+
+func root() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:           "aetherctl",
+		Short:         "Run and look into Aether, a Kubernetes gateway and service mesh on stock Envoy",
+		Version:       version.Get().String(),
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	cmd.AddCommand(standaloneCommand(), statusCommand(), getCommand())
+	return cmd
+}

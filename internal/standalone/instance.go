@@ -1,0 +1,278 @@
+package standalone
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"aether.io/aether/internal/attest"
+	"aether.io/aether/internal/child"
+	"aether.io/aether/internal/run"
+	"aether.io/aether/internal/spiffeid"
+	"aether.io/aether/internal/statedir"
+)
+
+// The identity under which the one shared proxy of an instance joins.
+const (
+	ReleaseNamespace = "aether-system"
+	TrustDomain      = "cluster.local"
+	ProxyName        = "standalone-proxy"
+	nodeName         = "standalone"
+)
+
+// Settings are what an instance writes down for other commands.
+type Settings struct {
+	Dir             string    `json:"dir"`
+	Bind            string    `json:"bind"`
+	PortOffset      int       `json:"portOffset"`
+	Supervisor      int       `json:"supervisor"` // pid
+	StreamAddr      string    `json:"streamAddr"`
+	BootstrapAddr   string    `json:"bootstrapAddr"`
+	Started         time.Time `json:"started"`
+	ControllerFlags []string  `json:"controllerFlags,omitempty"`
+}
+
+// Run runs the instance until ctx is done, then drains and stops it. It returns nil
+// after an orderly stop.
+func (in *Instance) Run(ctx context.Context) error {
+	release, err := in.c.State.Open()
+	if err != nil {
+		return err
+	}
+	defer release()
+	// What an instance that was killed left would be taken for ours.
+	_ = os.Remove(in.c.State.Ready())
+	_ = os.Remove(in.c.State.Bootstrap())
+	defer func() { _ = os.Remove(in.c.State.Ready()) }()
+
+	logs, err := openLogs(in.c.State)
+	if err != nil {
+		return err
+	}
+	defer logs.close()
+	sockets, err := in.listen(ctx)
+	if err != nil {
+		return err
+	}
+	defer sockets.close()
+	if err := in.introduce(sockets); err != nil {
+		return err
+	}
+	// The processes outlive ctx by the drain: they are stopped in order, Envoy first.
+	envoy, stopEnvoy := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopEnvoy()
+	control, stopControl := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopControl()
+
+	parts, err := in.parts(control, envoy, sockets, logs)
+	if err != nil {
+		return err
+	}
+	parts = append(parts, run.Part{Name: "stop", Run: func(ctx context.Context) error {
+		<-ctx.Done()
+		in.drain(context.WithoutCancel(ctx))
+		stopEnvoy()
+		stopControl()
+		return nil
+	}})
+	return run.All(ctx, in.c.Log, in.c.Drain+3*child.DefaultGrace, parts...)
+}
+
+// parts lists everything that runs. Processes have contexts of their own because they
+// are stopped later than the rest.
+func (in *Instance) parts(control, envoy context.Context, sockets *controlPorts, logs logFiles) ([]run.Part, error) {
+	var parts []run.Part
+	add := func(own context.Context, name string, command func() *exec.Cmd) error {
+		p, err := child.New(child.Config{Name: name, PIDFile: in.c.State.PIDFile(name), Log: in.c.Log, Command: func() *exec.Cmd {
+			cmd := command()
+			cmd.Stdout, cmd.Stderr = logs[name], logs[name]
+			return cmd
+		}})
+		if err != nil {
+			return err
+		}
+		parts = append(parts, run.Part{Name: name, Run: func(running context.Context) error {
+			if name == "envoy" {
+				if err := in.awaitBootstrap(running); err != nil {
+					return err
+				}
+			}
+			return p.Run(own)
+		}})
+		return nil
+	}
+	err := errors.Join(
+		add(control, "controller", func() *exec.Cmd { return in.controller(sockets) }),
+		add(control, "proxy", func() *exec.Cmd { return in.proxy(sockets) }),
+		add(envoy, "envoy", in.envoy),
+	)
+	n := newNarrator(in.c)
+	parts = append(parts,
+		run.Part{Name: "controller events", Run: func(ctx context.Context) error { return n.follow(ctx, "controller", in.c.State.ControllerSocket()) }},
+		run.Part{Name: "proxy events", Run: func(ctx context.Context) error { return n.follow(ctx, "proxy", in.c.State.ProxySocket()) }},
+		run.Part{Name: "readiness", Run: n.awaitReady},
+	)
+	return parts, err
+}
+
+// controlPorts is the controller's two listening sockets. The supervisor keeps them open, so
+// that the ports stay ours while the controller restarts.
+type controlPorts struct {
+	stream, bootstrap *net.TCPListener
+	files             []*os.File // in the order in which the controller inherits them
+}
+
+func (in *Instance) listen(ctx context.Context) (*controlPorts, error) {
+	c := &controlPorts{}
+	var lc net.ListenConfig
+	for _, to := range []**net.TCPListener{&c.stream, &c.bootstrap} {
+		l, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
+		if err != nil {
+			c.close()
+			return nil, fmt.Errorf("open a control port: %w", err)
+		}
+		*to = l.(*net.TCPListener)
+		f, err := (*to).File()
+		if err != nil {
+			c.close()
+			return nil, fmt.Errorf("open a control port: %w", err)
+		}
+		c.files = append(c.files, f)
+	}
+	return c, nil
+}
+
+func (c *controlPorts) close() {
+	for _, l := range []*net.TCPListener{c.stream, c.bootstrap} {
+		if l != nil {
+			_ = l.Close()
+		}
+	}
+	for _, f := range c.files {
+		_ = f.Close()
+	}
+}
+
+// introduce writes what the processes need to know of each other: the token that stands
+// for the proxy, at the controller's and at the proxy's place, and the settings.
+func (in *Instance) introduce(c *controlPorts) error {
+	token := attest.NewToken()
+	entry := attest.Entry{Token: token, Identity: attest.Identity{
+		Namespace: ReleaseNamespace, ServiceAccount: spiffeid.SharedProxyAccount,
+		Pod: spiffeid.Pod{Name: ProxyName, UID: rand.Text(), Node: nodeName},
+	}}
+	if err := attest.WriteTokenFile(in.c.State.Tokens(), []attest.Entry{entry}); err != nil {
+		return err
+	}
+	if err := replaceFile(in.c.State.Token(), []byte(token.Reveal())); err != nil {
+		return fmt.Errorf("write the proxy's token: %w", err)
+	}
+	settings, err := json.MarshalIndent(Settings{
+		Dir: in.c.Dir, Bind: in.c.Bind, PortOffset: in.c.PortOffset, Supervisor: os.Getpid(),
+		StreamAddr: c.stream.Addr().String(), BootstrapAddr: c.bootstrap.Addr().String(), Started: time.Now().UTC(),
+		ControllerFlags: in.c.Extra,
+	}, "", "  ")
+	if err != nil {
+		return err
+	}
+	return replaceFile(in.c.State.Settings(), append(settings, '\n'))
+}
+
+func replaceFile(path string, data []byte) error {
+	tmp := path + ".new"
+	if err := os.WriteFile(tmp, data, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(tmp, path)
+}
+
+func (in *Instance) controller(c *controlPorts) *exec.Cmd {
+	s := in.c.State
+	cmd := exec.Command(in.c.Controller, append([]string{
+		"--directory=" + in.c.Dir, "--state-dir=" + s.Root(), "--bind=" + in.c.Bind,
+		"--port-offset=" + strconv.Itoa(in.c.PortOffset), "--release-namespace=" + ReleaseNamespace,
+		"--access-log=" + s.Log("access"), "--stream-fd=3", "--bootstrap-fd=4",
+	}, in.c.Extra...)...)
+	cmd.ExtraFiles = c.files
+	return cmd
+}
+
+func (in *Instance) proxy(c *controlPorts) *exec.Cmd {
+	s := in.c.State
+	return exec.Command(in.c.Proxy,
+		"--discovery-endpoint=https://"+c.stream.Addr().String(),
+		"--discovery-bootstrap-endpoint=https://"+c.bootstrap.Addr().String(),
+		"--discovery-sa-token-path="+s.Token(), "--discovery-ca-bundle-path="+s.TrustBundle(),
+		"--discovery-trust-domain="+TrustDomain,
+		"--discovery-server-id=spiffe://"+TrustDomain+"/ns/"+ReleaseNamespace+"/sa/"+spiffeid.ControllerAccount,
+		"--proxy-id="+ProxyName, "--scope=shared", "--xds-socket="+s.XDSSocket(), "--envoy-admin-socket="+s.AdminSocket(),
+		"--envoy-bootstrap="+s.Bootstrap(), "--last-good-dir="+s.LastGood(), "--inspect-socket="+s.ProxySocket())
+}
+
+func (in *Instance) envoy() *exec.Cmd {
+	_ = os.Remove(in.c.State.AdminSocket()) // Envoy does not replace one that a killed Envoy left
+	return exec.Command(in.c.Envoy, "--config-path", in.c.State.Bootstrap(), "--log-level", "info",
+		"--concurrency", "2", "--disable-hot-restart", "--file-flush-interval-msec", "200",
+		"--drain-time-s", strconv.Itoa(int(in.c.Drain.Seconds())))
+}
+
+// logFiles is where each process's output goes.
+type logFiles map[string]*os.File
+
+func openLogs(d statedir.Dir) (logFiles, error) {
+	logs := logFiles{}
+	for _, name := range []string{"controller", "proxy", "envoy"} {
+		f, err := os.OpenFile(d.Log(name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			logs.close()
+			return nil, fmt.Errorf("open log file: %w", err)
+		}
+		logs[name] = f
+	}
+	return logs, nil
+}
+
+func (l logFiles) close() {
+	for _, f := range l {
+		_ = f.Close()
+	}
+}
+
+// awaitBootstrap waits until the proxy has written Envoy's bootstrap.
+func (in *Instance) awaitBootstrap(ctx context.Context) error {
+	path := in.c.State.Bootstrap()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	// Exits: the file is there, or ctx is done.
+	for {
+		if _, err := os.Stat(path); err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// Binaries finds the programs that belong to the running one: beside it.
+func Binaries() (controller, proxy string, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", "", err
+	}
+	if real, err := filepath.EvalSymlinks(self); err == nil {
+		self = real
+	}
+	dir := filepath.Dir(self)
+	return filepath.Join(dir, "aether-controller"), filepath.Join(dir, "aether-proxy"), nil
+}

@@ -1,0 +1,335 @@
+package status_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"aether.io/aether/internal/fleet"
+	"aether.io/aether/internal/object"
+	"aether.io/aether/internal/resource"
+	"aether.io/aether/internal/routing"
+	"aether.io/aether/internal/scope"
+	"aether.io/aether/internal/status"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var (
+	routeKey   = object.Key{Kind: object.HTTPRoute, Namespace: "default", Name: "web"}
+	gatewayKey = object.Key{Kind: object.Gateway, Namespace: "default", Name: "gw"}
+	scopeName  = resource.Name{TypeURL: "x.ScopedRouteConfiguration", Name: "default/gw/80|*"}
+	live       = fleet.Verdict{Total: 2, Live: 2}
+	waiting    = fleet.Verdict{Total: 2, Live: 1}
+)
+
+// edge is what surrounds an engine: proxies as observed, and what was written.
+type edge struct {
+	mu      sync.Mutex
+	verdict fleet.Verdict
+	fail    error
+	written []status.Document
+	removed []object.Key
+}
+
+func (e *edge) Verdict(scope.Scope, []resource.Name, uint32) fleet.Verdict {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.verdict
+}
+
+func (e *edge) Write(_ context.Context, d status.Document) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.fail != nil {
+		return e.fail
+	}
+	e.written = append(e.written, d)
+	return nil
+}
+
+func (e *edge) Remove(_ context.Context, k object.Key) error {
+	e.removed = append(e.removed, k)
+	return nil
+}
+
+func (e *edge) set(v fleet.Verdict) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.verdict = v
+}
+
+func (e *edge) last(t *testing.T) status.Document {
+	t.Helper()
+	if len(e.written) == 0 {
+		t.Fatal("nothing was written")
+	}
+	return e.written[len(e.written)-1]
+}
+
+func routeStatus(generation int64) routing.Status {
+	return routing.Status{
+		Key: routeKey, Generation: generation,
+		Value: &gatewayv1.HTTPRouteStatus{RouteStatus: gatewayv1.RouteStatus{Parents: []gatewayv1.RouteParentStatus{{
+			ParentRef:  gatewayv1.ParentReference{Name: "gw"},
+			Conditions: []metav1.Condition{{Type: "Accepted", Status: metav1.ConditionTrue, Reason: "Accepted", ObservedGeneration: generation}},
+		}}}},
+		Live: []routing.Requirement{{Scope: scope.SharedPool(), Resources: []resource.Name{scopeName}}},
+	}
+}
+
+func gatewayStatus(sections ...string) routing.Status {
+	s := routing.Status{Key: gatewayKey, Generation: 1}
+	v := &gatewayv1.GatewayStatus{}
+	for i, section := range sections {
+		v.Listeners = append(v.Listeners, gatewayv1.ListenerStatus{Name: gatewayv1.SectionName(section)})
+		s.Live = append(s.Live, routing.Requirement{Scope: scope.SharedPool(), Section: section, Port: uint32(80 + i)})
+	}
+	s.Value = v
+	return s
+}
+
+func programmed(t *testing.T, list []metav1.Condition) metav1.Condition {
+	t.Helper()
+	for _, c := range list {
+		if c.Type == "Programmed" || c.Type == status.RouteProgrammed {
+			return c
+		}
+	}
+	t.Fatalf("no Programmed among %v", list)
+	return metav1.Condition{}
+}
+
+func routeCondition(t *testing.T, d status.Document) metav1.Condition {
+	t.Helper()
+	return programmed(t, d.Status.(*gatewayv1.HTTPRouteStatus).Parents[0].Conditions)
+}
+
+// play runs an engine in a bubble of its own time.
+func play(t *testing.T, script func(t *testing.T, e *edge, en *status.Engine)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		e := &edge{verdict: live}
+		en, err := status.New(status.Config{Observer: e, Sink: e})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- en.Run(ctx) }()
+		script(t, e, en)
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("Run: %v", err)
+		}
+	})
+}
+
+func TestWhatIsLiveIsWrittenOnceAndThenLeftAlone(t *testing.T) {
+	play(t, func(t *testing.T, e *edge, en *status.Engine) {
+		en.Update([]routing.Status{routeStatus(1)})
+		synctest.Wait()
+		if c := routeCondition(t, e.last(t)); c.Status != metav1.ConditionTrue || c.ObservedGeneration != 1 || c.LastTransitionTime.IsZero() {
+			t.Fatalf("got %+v", c)
+		}
+		en.Pulse()
+		en.Update([]routing.Status{routeStatus(1)})
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if len(e.written) != 1 {
+			t.Fatalf("%d writes, want 1", len(e.written))
+		}
+	})
+}
+
+func TestPatienceMakesTheUsualCaseOneWrite(t *testing.T) {
+	play(t, func(t *testing.T, e *edge, en *status.Engine) {
+		e.set(waiting)
+		en.Update([]routing.Status{routeStatus(1)})
+		synctest.Wait()
+		if len(e.written) != 0 || en.Settled() {
+			t.Fatalf("%d writes before proxies could answer, settled: %t", len(e.written), en.Settled())
+		}
+		e.set(live)
+		en.Pulse()
+		synctest.Wait()
+		if c := routeCondition(t, e.last(t)); len(e.written) != 1 || c.Status != metav1.ConditionTrue || !en.Settled() {
+			t.Fatalf("%d writes, the last %+v, settled: %t", len(e.written), c, en.Settled())
+		}
+	})
+}
+
+func TestProxiesThatDoNotAnswerAreToldAfterPatience(t *testing.T) {
+	play(t, func(t *testing.T, e *edge, en *status.Engine) {
+		e.set(fleet.Verdict{Total: 2, Live: 1, Laggards: []fleet.Laggard{{Proxy: "slow", Reason: fleet.LagNoAck}}})
+		en.Update([]routing.Status{routeStatus(1)})
+		time.Sleep(2 * status.DefaultPatience)
+		synctest.Wait()
+		c := routeCondition(t, e.last(t))
+		if c.Status != metav1.ConditionFalse || c.Reason != "Pending" || !strings.Contains(c.Message, "slow (NotAcknowledged)") {
+			t.Fatalf("got %+v", c)
+		}
+		first := c.LastTransitionTime
+		e.set(live)
+		en.Pulse()
+		synctest.Wait()
+		if c := routeCondition(t, e.last(t)); c.Status != metav1.ConditionTrue || !c.LastTransitionTime.After(first.Add(-time.Second)) {
+			t.Fatalf("got %+v", c)
+		}
+	})
+}
+
+func TestARefusalIsToldAtOnceWithItsReasonAndClearsWhenItEnds(t *testing.T) {
+	play(t, func(t *testing.T, e *edge, en *status.Engine) {
+		en.Update([]routing.Status{routeStatus(1)})
+		synctest.Wait()
+		e.set(fleet.Verdict{Total: 1, Refused: []fleet.Refused{{Proxy: "p1", Refusal: resource.Refusal{Name: scopeName, Detail: "bad regex"}}}})
+		en.Refused([]resource.Name{scopeName})
+		synctest.Wait()
+		c := routeCondition(t, e.last(t))
+		if c.Status != metav1.ConditionFalse || c.Reason != status.ReasonRefused || !strings.Contains(c.Message, "p1 refused ScopedRouteConfiguration default/gw/80|*: bad regex") {
+			t.Fatalf("got %+v", c)
+		}
+		e.set(live)
+		en.Pulse()
+		synctest.Wait()
+		if c := routeCondition(t, e.last(t)); c.Status != metav1.ConditionTrue {
+			t.Fatalf("got %+v", c)
+		}
+	})
+}
+
+func TestAQuarantinedObjectSaysWhatEnvoySaid(t *testing.T) {
+	play(t, func(t *testing.T, e *edge, en *status.Engine) {
+		en.Update([]routing.Status{routeStatus(1)})
+		en.Hold(map[object.Key]string{routeKey: "bad regex"})
+		synctest.Wait()
+		if c := routeCondition(t, e.last(t)); c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "bad regex") {
+			t.Fatalf("got %+v", c)
+		}
+		en.Hold(nil)
+		synctest.Wait()
+		if c := routeCondition(t, e.last(t)); c.Status != metav1.ConditionTrue {
+			t.Fatalf("got %+v", c)
+		}
+	})
+}
+
+// A proxy that is away keeps serving what it had.
+func TestWhatWasLiveStaysProgrammedWhileProxiesAreAway(t *testing.T) {
+	play(t, func(t *testing.T, e *edge, en *status.Engine) {
+		en.Update([]routing.Status{routeStatus(1)})
+		synctest.Wait()
+		e.set(fleet.Verdict{})
+		en.Hold(map[object.Key]string{})
+		en.Refused([]resource.Name{scopeName})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if c := routeCondition(t, e.last(t)); c.Status != metav1.ConditionTrue {
+			t.Fatalf("got %+v", c)
+		}
+		en.Update([]routing.Status{routeStatus(2)}) // but a new generation has been seen nowhere
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if c := routeCondition(t, e.last(t)); c.Status != metav1.ConditionFalse || c.ObservedGeneration != 2 {
+			t.Fatalf("got %+v", c)
+		}
+	})
+}
+
+func TestAGatewayIsProgrammedWhenEachOfItsListenersIs(t *testing.T) {
+	cases := map[string]struct {
+		verdict fleet.Verdict
+		status  metav1.ConditionStatus
+		reason  string
+	}{
+		"all live":              {live, metav1.ConditionTrue, "Programmed"},
+		"a port is not bound":   {fleet.Verdict{Total: 1, Unbound: []fleet.Laggard{{Proxy: "p1"}}}, metav1.ConditionFalse, "Invalid"},
+		"nobody is connected":   {fleet.Verdict{}, metav1.ConditionFalse, "Pending"},
+		"a listener is refused": {fleet.Verdict{Total: 1, Refused: []fleet.Refused{{Proxy: "p1", Refusal: resource.Refusal{Detail: "cannot bind: Address already in use"}}}}, metav1.ConditionFalse, "Invalid"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(t *testing.T, e *edge, en *status.Engine) {
+				e.set(c.verdict)
+				en.Update([]routing.Status{gatewayStatus("http", "https")})
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				got := e.last(t).Status.(*gatewayv1.GatewayStatus)
+				whole := programmed(t, got.Conditions)
+				if whole.Status != c.status || whole.Reason != c.reason {
+					t.Fatalf("Gateway: got %+v", whole)
+				}
+				listener := programmed(t, got.Listeners[1].Conditions)
+				if listener.Status != c.status || whole.Reason == "Invalid" && listener.Reason != status.ReasonUnavailable {
+					t.Fatalf("listener: got %+v", listener)
+				}
+			})
+		})
+	}
+}
+
+func TestAWriteThatFailsIsTriedAgain(t *testing.T) {
+	play(t, func(t *testing.T, e *edge, en *status.Engine) {
+		e.mu.Lock()
+		e.fail = errors.New("conflict")
+		e.mu.Unlock()
+		en.Update([]routing.Status{routeStatus(1)})
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		e.mu.Lock()
+		e.fail = nil
+		e.mu.Unlock()
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if len(e.written) != 1 {
+			t.Fatalf("%d writes, want 1", len(e.written))
+		}
+	})
+}
+
+func TestAnObjectThatIsGoneLosesItsStatus(t *testing.T) {
+	play(t, func(t *testing.T, e *edge, en *status.Engine) {
+		en.Update([]routing.Status{routeStatus(1)})
+		synctest.Wait()
+		en.Update([]routing.Status{{Key: routeKey}})
+		synctest.Wait()
+		if len(e.removed) != 1 || e.removed[0] != routeKey || len(en.Documents()) != 0 {
+			t.Fatalf("removed %v, left %v", e.removed, en.Documents())
+		}
+	})
+}
+
+func TestFilesAreReplacedAndRemoved(t *testing.T) {
+	dir := t.TempDir()
+	sink := status.NewFiles(dir)
+	path := filepath.Join(dir, "httproute", "default", "web.yaml")
+	for generation := range int64(2) {
+		if err := sink.Write(t.Context(), status.Document{Key: routeKey, Generation: generation, Status: routeStatus(generation).Value}); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(path)
+		if err != nil || !strings.Contains(string(text), fmt.Sprintf("generation: %d", generation)) || !strings.Contains(string(text), "type: Accepted") {
+			t.Fatalf("%s (%v)", text, err)
+		}
+	}
+	for range 2 {
+		if err := sink.Remove(t.Context(), routeKey); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		t.Fatalf("the file is left behind (%v)", err)
+	}
+}
