@@ -49,7 +49,7 @@ demo: build envoy ## show the product doing its job (KEEP=1 keeps it running)
 	@.build/demo $(if $(KEEP),-keep)
 
 .PHONY: test
-test: lint check-generate build envoy $(TOOLS) ## everything: lint, generated code, all tests with a real Envoy
+test: lint check-generate demo $(TOOLS) ## everything: lint, generated code, the demo, all tests with a real Envoy
 	$(GOTESTSUM) -race -tags component $(TESTFLAGS) ./...
 
 .PHONY: unit
