@@ -287,7 +287,7 @@ func (l *loop) saw(ctx context.Context, v sight) {
 	if sent, _ := l.book.Unanswered(); sent && len(clusters) > 0 && l.impatience() {
 		l.book.Hold(clusters)
 	}
-	if l.clear() && l.seenAt == l.book.Listened() || l.stream == nil {
+	if l.stream == nil && len(v.bound) == 0 || l.stream != nil && l.clear() && l.seenAt == l.book.Listened() {
 		l.lookWait = lookFirst
 		return
 	}

@@ -66,7 +66,7 @@ func (s *Server) Run(ctx context.Context) (err error) {
 		return nil
 	})
 	parts.Go(func() error {
-		if err := g.Serve(sock); err != nil {
+		if err := g.Serve(sock); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 			return fmt.Errorf("local xDS server: serve %s: %w", s.cfg.Socket, err)
 		}
 		return nil

@@ -247,12 +247,11 @@ func (b *Book) reject(s *state, t *batch, detail string) []resource.Refusal {
 		return b.refuse(s, t.items[0], detail)
 	}
 	for _, n := range names {
-		switch _, known := s.have[n]; {
-		case s.kind == kind.Scopes:
+		if s.kind == kind.Scopes {
 			s.tainted[n] = struct{}{}
-			s.have[n] = unknown
-		case s.kind.Named() && known: // some may have been applied
-			s.have[n] = unknown
+		}
+		if _, known := s.have[n]; s.kind == kind.Scopes || s.kind.Named() && known {
+			s.have[n] = unknown // some may have been applied
 		}
 	}
 	// Halves, each of which is split again if it is refused, down to one resource.

@@ -257,11 +257,12 @@ func (b *Book) Pending() []resource.Name {
 // Listened counts the answers to listeners.
 func (b *Book) Listened() uint64 { return b.listened }
 
-// Ports lists the TCP ports that accepted listeners ask for, sorted.
+// Ports lists the TCP ports of the listeners that Envoy accepted last and is still to
+// have, sorted.
 func (b *Book) Ports() []uint32 {
 	var ports []uint32
-	for n := range b.kinds[kind.Listeners].have {
-		if e := b.kinds[kind.Listeners].entries[n]; e != nil && e.live != nil {
+	for _, e := range b.kinds[kind.Listeners].entries {
+		if e.live != nil && e.want != nil && e.refusal(e.live.Hash) == nil {
 			ports = append(ports, kind.PortsOf(e.live)...)
 		}
 	}

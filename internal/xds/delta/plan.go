@@ -83,12 +83,9 @@ func (b *Book) offer(k kind.Kind) *batch {
 		return nil
 	}
 	late := k == kind.Scopes || k == kind.Listeners
-	if late && !b.kinds[kind.Clusters].answered {
-		return nil
-	}
 	if scopes := &b.kinds[kind.Scopes]; k == kind.Listeners &&
-		(scopes.busy() || len(scopes.dirty) > 0 && b.kinds[kind.Clusters].busy()) {
-		return nil // a listener changes over to scopes that are there
+		(scopes.busy() || len(scopes.dirty) > 0 && b.kinds[kind.Clusters].busy()) || late && !b.kinds[kind.Clusters].answered {
+		return nil // listeners change over to scopes that are there
 	}
 	var fresh [][]byte
 	if late {
@@ -224,7 +221,7 @@ func (b *Book) fresh() [][]byte {
 			names[n] = struct{}{}
 		}
 	}
-	for _, g := range append(s.groups[:len(s.groups):len(s.groups)], slices.Collect(maps.Keys(s.dirty))) {
+	for _, g := range append(slices.Clip(s.groups), slices.Collect(maps.Keys(s.dirty))) {
 		for _, n := range g {
 			add(n)
 		}
