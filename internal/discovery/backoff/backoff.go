@@ -48,7 +48,7 @@ func (b *Backoff) Reset() { b.failures = 0 }
 
 // Spread returns d ± fraction of it, uniformly.
 func Spread(d time.Duration, fraction float64) time.Duration {
-	return d + time.Duration((2*rand.Float64()-1)*fraction*float64(d)) //nolint:gosec // spreads load, keeps no secret
+	return d + time.Duration((2*rand.Float64()-1)*fraction*float64(d))
 }
 
-func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) } //nolint:gosec // spreads load, keeps no secret
+func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }

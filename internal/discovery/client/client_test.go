@@ -49,7 +49,7 @@ func TestFirstSnapshotBecomesLiveAndMakesReady(t *testing.T) {
 	}
 
 	big := res(t, "big", strings.Repeat("0123456789abcdef", 200<<10)) // 3.1 MiB: continued in several chunks
-	all := append(many(t, 20_000), big)
+	all := append(many(t, 100), big)
 	if n := st.Snapshot(whole(1, all...)); n < 4 {
 		t.Fatalf("sent in %d chunks: too few for the test", n)
 	}
@@ -108,7 +108,7 @@ func TestResumeSendsWhatIsHeldAndKeepsItMeanwhile(t *testing.T) {
 }
 
 func TestRestoredLastGoodIsServedDegradedAndListedWhenAsked(t *testing.T) {
-	held := many(t, 20_000)
+	held := many(t, 12_000) // more than a message can list
 	c := controller.New(t)
 	c.Streams.Down()
 	r := start(t, c, newEnvoy(held...))

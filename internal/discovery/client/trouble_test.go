@@ -26,6 +26,9 @@ func TestRenewalOverlapsWithoutResendOrGap(t *testing.T) {
 	}{
 		"the new stream's first message ends the old one": {func(t *testing.T, r *rig, old, next *controller.Stream) {
 			old.Snapshot(step(2, version(a, b), b)) // waits: the new one was promised a difference to a
+			if refs := old.AskInventory(t); len(refs) != 1 || len(r.envoy.applied) != 0 {
+				t.Errorf("the old stream's snapshot did not wait: %v is held", refs)
+			}
 			next.Snapshot(step(1, version(a, b), b))
 			if got := next.Answer(t); got.Version != version(a, b) || got.Nonce != 1 {
 				t.Errorf("answered %+v", got)
@@ -35,8 +38,9 @@ func TestRenewalOverlapsWithoutResendOrGap(t *testing.T) {
 				t.Errorf("applied %+v", u)
 			}
 		}},
-		"the controller ends the old one for the new": {func(t *testing.T, _ *rig, old, next *controller.Stream) {
+		"the controller ends the old one for the new": {func(t *testing.T, r *rig, old, next *controller.Stream) {
 			old.End(status.Error(codes.Aborted, "superseded"))
+			r.wait(t, "second stream", func() bool { return strings.Count(r.log.String(), "stream established") == 2 })
 			next.Snapshot(step(1, version(a, b), b))
 			if got := next.Answer(t); got.Version != version(a, b) {
 				t.Errorf("answered %+v", got)
@@ -156,6 +160,9 @@ func TestAnExpiredSVIDIsNoDeadEnd(t *testing.T) {
 	again := r.establish(t, a)
 	if again.Subscribe.GetHaveVersion() != version(a) || again.Serial == st.Serial {
 		t.Errorf("resumed with %v", again.Subscribe)
+	}
+	if strings.Contains(r.log.String(), dial.ErrRefused.Error()) {
+		t.Error("a stream was tried with the expired SVID")
 	}
 }
 

@@ -56,11 +56,11 @@ func TestVerdicts(t *testing.T) {
 }
 
 func TestAnswersFitIntoAMessage(t *testing.T) {
-	refused := make([]resource.Refusal, 4000)
+	refused, detail := make([]resource.Refusal, 4000), strings.Repeat("ü", 10_000)
 	for i := range refused {
 		refused[i] = resource.Refusal{
 			Name:   resource.Name{TypeURL: "type.googleapis.com/envoy.config.route.v3.ScopedRouteConfiguration", Name: fmt.Sprintf("name-%d", i)},
-			Detail: strings.Repeat("ü", 100_000),
+			Detail: detail,
 		}
 	}
 	total := 0

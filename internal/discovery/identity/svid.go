@@ -9,6 +9,8 @@ import (
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 	"github.com/spiffe/go-spiffe/v2/svid/x509svid"
+
+	"aether.io/aether/internal/svid"
 )
 
 // SVID is an identity with its private key. It is immutable, and it cannot be printed,
@@ -28,10 +30,8 @@ func (s *SVID) NotBefore() time.Time { return s.svid.Certificates[0].NotBefore }
 // NotAfter is when the SVID expires.
 func (s *SVID) NotAfter() time.Time { return s.svid.Certificates[0].NotAfter }
 
-// Serial is lower-case hexadecimal.
-func (s *SVID) Serial() string {
-	return hex.EncodeToString(s.svid.Certificates[0].SerialNumber.Bytes())
-}
+// Serial is the leaf's, as svid.Serial writes it.
+func (s *SVID) Serial() string { return svid.Serial(s.svid.Certificates[0]) }
 
 // IssuerKeyID is the authority key identifier, lower-case hexadecimal.
 func (s *SVID) IssuerKeyID() string { return hex.EncodeToString(s.svid.Certificates[0].AuthorityKeyId) }

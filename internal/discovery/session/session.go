@@ -8,7 +8,9 @@ package session
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"time"
 
@@ -36,6 +38,9 @@ type (
 	// Ended says why the stream has ended. Nothing follows.
 	Ended struct{ Err error }
 )
+
+// errEnded stands for an end without a status, which gRPC reports as an end of input.
+var errEnded = errors.New("the controller has ended the stream")
 
 // Session is one stream. It is made for one Run.
 type Session struct {
@@ -83,6 +88,9 @@ func read(stream discoveryv1.Discovery_StreamClient, tell func(any) bool) error 
 	var chunks discovery.Assembler
 	for first := true; ; first = false {
 		m, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return errEnded
+		}
 		if err != nil {
 			return err
 		}

@@ -98,7 +98,7 @@ func (s *Stream) Renew() {
 // Goodbye announces the end.
 func (s *Stream) Goodbye(after time.Duration) {
 	s.Send(&discoveryv1.ServerMessage{Message: &discoveryv1.ServerMessage_Goodbye{
-		Goodbye: &discoveryv1.Goodbye{Reason: "test", RetryAfterMs: uint32(after.Milliseconds())}, //nolint:gosec // small
+		Goodbye: &discoveryv1.Goodbye{Reason: "test", RetryAfterMs: uint32(after.Milliseconds())},
 	}})
 }
 
