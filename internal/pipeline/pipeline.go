@@ -261,7 +261,7 @@ func (p *Pipeline) noteProxies() {
 			if cur == nil || cur.Hash != r.Hash {
 				continue // about content that has been superseded
 			}
-			p.court.Refused(cur, r.Detail)
+			p.court.Refused(cur)
 			if !refused[r.Name] && !p.refused[r.Name] {
 				changed = append(changed, r.Name)
 			}

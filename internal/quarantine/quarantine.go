@@ -32,35 +32,53 @@ type Held struct {
 // Court decides which objects are held. It is not safe for concurrent use: it belongs
 // to the one writer of the graph.
 type Court struct {
-	// open holds, per shared resource that is not accepted yet, the objects that
-	// changed since it last was, each with the version it had then.
-	open  map[resource.Name]map[object.Key]object.Object
+	// open holds, per shared resource that is not known to be accepted yet, the
+	// objects that changed since it last was.
+	open  map[resource.Name]map[object.Key]earlier
 	held  map[object.Key]Held
 	queue []resource.Name // refused resources whose turn has not come
 	trial *trial
 }
 
-// trial is the search in one resource. All suspects are held but those on probation.
+// earlier is what an object was before its present version. Several changes can come
+// before the first of them is answered for: then the version before the last may have
+// been accepted or not, while the one before them all was.
+type earlier struct {
+	accepted object.Object // nil: there was none
+	last     object.Object
+}
+
+// trial is the search in one resource. All suspects are held but those on probation:
+// at their last versions, or, if these are refused as well, at the accepted ones.
 type trial struct {
 	about     resource.Name
 	detail    string
-	suspects  map[object.Key]object.Object
+	far       bool // suspects are held at their accepted versions
+	suspects  map[object.Key]earlier
 	groups    [][]object.Key // still to be tried, each known to be bad as a whole or unknown
 	probation []object.Key   // released, the answer is awaited; nil before all are held
 }
 
+// at is the version at which a suspect is held.
+func (t *trial) at(k object.Key) object.Object {
+	if t.far {
+		return t.suspects[k].accepted
+	}
+	return t.suspects[k].last
+}
+
 // New returns a Court that holds nothing.
 func New() *Court {
-	return &Court{open: map[resource.Name]map[object.Key]object.Object{}, held: map[object.Key]Held{}}
+	return &Court{open: map[resource.Name]map[object.Key]earlier{}, held: map[object.Key]Held{}}
 }
 
 // Held returns what is in quarantine now, objects under trial included.
 func (c *Court) Held() map[object.Key]Held {
 	out := maps.Clone(c.held)
 	if c.trial != nil {
-		for k, o := range c.trial.suspects {
+		for k := range c.trial.suspects {
 			if !slices.Contains(c.trial.probation, k) {
-				out[k] = Held{Object: o, Resource: c.trial.about, Detail: c.trial.detail}
+				out[k] = Held{Object: c.trial.at(k), Resource: c.trial.about, Detail: c.trial.detail}
 			}
 		}
 	}
@@ -87,11 +105,14 @@ func (c *Court) Changed(before map[object.Key]object.Object, rebuilt []*resource
 				continue
 			}
 			if c.open[r.Name] == nil {
-				c.open[r.Name] = map[object.Key]object.Object{}
+				c.open[r.Name] = map[object.Key]earlier{}
 			}
-			if _, known := c.open[r.Name][k]; !known { // the version before the first change is the accepted one
-				c.open[r.Name][k] = old
+			e, known := c.open[r.Name][k]
+			if !known {
+				e.accepted = old
 			}
+			e.last = old
+			c.open[r.Name][k] = e
 		}
 		for k := range before { // what no longer takes part in r must not come back by being held
 			if !slices.Contains(r.Origin, k) {
@@ -115,22 +136,18 @@ func shared(r *resource.Resource) bool {
 	return n > 1
 }
 
-// Refused notes that proxies refuse r's current content.
-func (c *Court) Refused(r *resource.Resource, detail string) {
+// Refused notes that proxies refuse r's current content. Step takes it from there.
+func (c *Court) Refused(r *resource.Resource) {
 	if !shared(r) || c.trial != nil && c.trial.about == r.Name || slices.Contains(c.queue, r.Name) {
 		return
 	}
 	if c.open[r.Name] == nil { // nothing is known to have changed: every route is a suspect
-		c.open[r.Name] = map[object.Key]object.Object{}
+		c.open[r.Name] = map[object.Key]earlier{}
 		for _, k := range r.Origin {
 			if k.Kind == object.HTTPRoute {
-				c.open[r.Name][k] = nil
+				c.open[r.Name][k] = earlier{}
 			}
 		}
-	}
-	if c.trial == nil {
-		c.begin(r.Name, detail)
-		return
 	}
 	c.queue = append(c.queue, r.Name)
 }
@@ -182,7 +199,7 @@ func (c *Court) Step(answer func(resource.Name) (Answer, string)) bool {
 		if a, detail := answer(next); a == Refused {
 			c.begin(next, detail)
 		}
-		return c.trial != nil
+		return c.trial != nil // what proxies say next is about the resource without its suspects
 	}
 	return c.try(answer)
 }
@@ -194,8 +211,12 @@ func (c *Court) try(answer func(resource.Name) (Answer, string)) bool {
 	if a == Awaited {
 		return false
 	}
+	if a == Refused && t.probation == nil && !t.far {
+		t.far = true
+		return true
+	}
 	if a == Refused && t.probation == nil {
-		// Refused with every suspect held: the cause is elsewhere. Let them go.
+		// Refused with every suspect at its accepted version: the cause is elsewhere.
 		c.trial = nil
 		delete(c.open, t.about)
 		return true
@@ -227,6 +248,6 @@ func (c *Court) refusedGroup(t *trial) {
 		return
 	}
 	k := t.probation[0]
-	c.held[k] = Held{Object: t.suspects[k], Resource: t.about, Detail: t.detail}
+	c.held[k] = Held{Object: t.at(k), Resource: t.about, Detail: t.detail}
 	delete(t.suspects, k)
 }

@@ -64,6 +64,11 @@ func observe(wanted routing.Status, verdicts []fleet.Verdict, held string, befor
 			o := note(judge(verdicts[i], held, wasTrue(before, wanted.Generation, routePath(r.Parent), RouteProgrammed)))
 			setCondition(&parent.Conditions, RouteProgrammed, o, wanted.Generation)
 		}
+		for i := range next.Parents { // one that is left out altogether requires nothing, and says so
+			if held != "" {
+				setCondition(&next.Parents[i].Conditions, RouteProgrammed, note(judge(fleet.Verdict{}, held, false)), wanted.Generation)
+			}
+		}
 		return next, open
 	case *configv1.MeshConfigStatus:
 		next := v.DeepCopy()

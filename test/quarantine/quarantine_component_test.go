@@ -1,0 +1,72 @@
+//go:build component
+
+// Package quarantine_test forces into a world what a real Envoy refuses, and looks at
+// what that does to its neighbours, to the objects' statuses, and to the culprit.
+package quarantine_test
+
+import (
+	"fmt"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"aether.io/aether/internal/object"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"))
+}
+
+// Both ways to cut routes into resources must isolate a bad one: in Single all hosts
+// share one resource, which Envoy refuses as a whole.
+func TestARouteThatEnvoyRefusesHoldsBackNothingElse(t *testing.T) {
+	for _, mode := range []string{"Single", "PerHost"} {
+		t.Run(mode, func(t *testing.T) {
+			r := start(t)
+			objects := append(gateway(mode), append(service(t, "old"), service(t, "new")...)...)
+			for i := range 6 {
+				objects = append(objects, route(fmt.Sprintf("r%d", i), "old", 1, false))
+			}
+			r.apply(objects...)
+			r.answers("r0", "200 old")
+
+			// One bad edit, one good edit, one new route, in one batch.
+			r.apply(route("r3", "new", 2, true), route("r4", "new", 2, false), route("r9", "new", 1, false))
+			r.answers("r4", "200 new")
+			r.answers("r9", "200 new")
+			r.conditionBecomes("r3", "False RefusedByProxy at 2")
+			r.conditionBecomes("r4", "True")
+			r.conditionBecomes("r9", "True")
+			if got := r.get("r3.example.com"); got != "200 old" {
+				t.Errorf("the refused route answers %q, want its last good version's 200 old", got)
+			}
+
+			// Neighbours can be edited as if nothing were.
+			r.apply(route("r5", "new", 2, false))
+			r.answers("r5", "200 new")
+			r.conditionBecomes("r5", "True")
+			r.conditionBecomes("r3", "False RefusedByProxy at 2")
+
+			// A change ends the quarantine.
+			r.apply(route("r3", "new", 3, false))
+			r.answers("r3", "200 new")
+			r.conditionBecomes("r3", "True Programmed at 3")
+		})
+	}
+}
+
+// A controller that starts with a bad route knows no earlier version of anything.
+func TestABadRouteFromTheStartIsFoundAmongMany(t *testing.T) {
+	r := start(t)
+	objects := append(gateway("Single"), service(t, "b")...)
+	for i := range 20 {
+		objects = append(objects, object.Object(route(fmt.Sprintf("r%d", i), "b", 1, i == 7 || i == 13)))
+	}
+	r.apply(objects...)
+	for _, good := range []string{"r0", "r6", "r8", "r12", "r14", "r19"} {
+		r.answers(good, "200 b")
+	}
+	r.conditionBecomes("r7", "False RefusedByProxy at 1")
+	r.conditionBecomes("r13", "False RefusedByProxy at 1")
+	r.conditionBecomes("r19", "True")
+}
