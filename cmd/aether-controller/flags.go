@@ -14,17 +14,17 @@ import (
 
 // flags are the settings of one controller.
 type flags struct {
-	directory, stateDir     string
-	bind                    string
-	portOffset              uint32
-	releaseNamespace, class string
-	accessLog               string
-	streamFD, bootstrapFD   int
-	caLifetime, svidTTL     time.Duration
-	trustDomain             string
-	ackDeadline             time.Duration
-	system                  meshconfig.System
-	debug                   bool
+	directory, stateDir   string
+	bind                  string
+	portOffset            uint32
+	releaseNamespace      string
+	accessLog             string
+	streamFD, bootstrapFD int
+	caLifetime, svidTTL   time.Duration
+	trustDomain           string
+	ackDeadline           time.Duration
+	system                meshconfig.System
+	debug                 bool
 }
 
 // environmentNames are the variables that set a flag which is not given, by flag.

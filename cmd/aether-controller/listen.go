@@ -52,7 +52,7 @@ func (c *controller) serveStreams(ctx context.Context) error {
 
 // inherit takes over a listening socket that the supervisor opened.
 func inherit(fd int, name string) (net.Listener, error) {
-	file := os.NewFile(uintptr(fd), name) //nolint:gosec // a small number
+	file := os.NewFile(uintptr(fd), name)
 	if file == nil {
 		return nil, fmt.Errorf("--%s-fd %d is no file descriptor", name, fd)
 	}

@@ -100,7 +100,7 @@ func Serve(ctx context.Context, socket string, h http.Handler) error {
 	case <-ctx.Done():
 	}
 	_ = srv.Close() // readers of the journal have no end of their own
-	_ = <-served    // that it was closed
+	<-served        // which says no more than that it was closed
 	return ctx.Err()
 }
 
