@@ -128,7 +128,7 @@ func NackFromProto(m *discoveryv1.Nack) (snapshot.Answer, error) {
 func StatusToProto(ports []uint32, s fleet.Status) *discoveryv1.NodeStatus {
 	m := &discoveryv1.NodeStatus{
 		BoundPorts: ports, SvidSerial: s.SVIDSerial, IssuerKeyId: s.IssuerKeyID, SvidNotAfter: timeTo(s.SVIDNotAfter),
-		MountedRoots: s.MountedRoots, PushedRoots: s.PushedRoots,
+		MountedRoots: s.MountedRoots, PushedRoots: s.PushedRoots, EnvoyVersion: s.EnvoyVersion,
 	}
 	for _, c := range s.Checks {
 		m.Checks = append(m.Checks, &discoveryv1.Check{Name: c.Name, State: c.State, Reason: c.Reason, Since: timeTo(c.Since)})
@@ -147,6 +147,7 @@ func StatusFromProto(m *discoveryv1.NodeStatus) ([]uint32, fleet.Status, error) 
 	s := fleet.Status{
 		SVIDSerial: m.GetSvidSerial(), IssuerKeyID: m.GetIssuerKeyId(), SVIDNotAfter: timeFrom(m.GetSvidNotAfter()),
 		MountedRoots: slices.Clone(m.GetMountedRoots()), PushedRoots: slices.Clone(m.GetPushedRoots()),
+		EnvoyVersion: m.GetEnvoyVersion(),
 	}
 	for _, c := range m.GetChecks() {
 		s.Checks = append(s.Checks, fleet.Check{Name: c.GetName(), State: c.GetState(), Reason: c.GetReason(), Since: timeFrom(c.GetSince())})

@@ -42,6 +42,7 @@ type Proxy struct {
 
 // Status is what a proxy last reported of itself.
 type Status struct {
+	EnvoyVersion string // empty until an Envoy has connected
 	SVIDSerial   string
 	IssuerKeyID  string
 	SVIDNotAfter time.Time

@@ -44,6 +44,9 @@ func (p *proxy) observed() fleet.Proxy {
 		Pending:    slices.SortedFunc(maps.Keys(p.pending), resource.Name.Compare),
 		BoundPorts: p.ports, Status: p.status,
 	}
+	if v := p.status.EnvoyVersion; v != "" { // newer than what Subscribe said
+		out.EnvoyVersion = v
+	}
 	for _, r := range p.refused {
 		if p.refuses(r.Name) {
 			out.Refused = append(out.Refused, r)

@@ -412,11 +412,11 @@ func TestACommandTellsWhatRuns(t *testing.T) {
 		"get resources":                {"default/web/8080", "default/a/80", "HTTPRoute/default/one"},
 		"get identity":                 {"cluster.local", "spiffe://cluster.local/ns/aether-system/sa/coxswain-shared-proxy", "issued"},
 	} {
-		out := w.aetherctl(strings.Fields(args)...)
 		for _, s := range want {
-			if !strings.Contains(out, s) {
-				t.Errorf("aetherctl %s does not say %q:\n%s", args, s, out)
-			}
+			w.eventually(fmt.Sprintf("aetherctl %s says %q", args, s), func() (bool, string) {
+				out := w.aetherctl(strings.Fields(args)...)
+				return strings.Contains(out, s), out
+			})
 		}
 		var v any
 		if err := json.Unmarshal([]byte(w.aetherctl(append(strings.Fields(args), "-o", "json")...)), &v); err != nil {

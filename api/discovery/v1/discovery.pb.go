@@ -1288,9 +1288,11 @@ type NodeStatus struct {
 	IssuerKeyId  string                 `protobuf:"bytes,3,opt,name=issuer_key_id,json=issuerKeyId,proto3" json:"issuer_key_id,omitempty"`
 	SvidNotAfter *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=svid_not_after,json=svidNotAfter,proto3" json:"svid_not_after,omitempty"`
 	// SHA-256 fingerprints, lower-case hexadecimal, sorted.
-	MountedRoots  []string `protobuf:"bytes,5,rep,name=mounted_roots,json=mountedRoots,proto3" json:"mounted_roots,omitempty"`
-	PushedRoots   []string `protobuf:"bytes,6,rep,name=pushed_roots,json=pushedRoots,proto3" json:"pushed_roots,omitempty"`
-	Checks        []*Check `protobuf:"bytes,7,rep,name=checks,proto3" json:"checks,omitempty"`
+	MountedRoots []string `protobuf:"bytes,5,rep,name=mounted_roots,json=mountedRoots,proto3" json:"mounted_roots,omitempty"`
+	PushedRoots  []string `protobuf:"bytes,6,rep,name=pushed_roots,json=pushedRoots,proto3" json:"pushed_roots,omitempty"`
+	Checks       []*Check `protobuf:"bytes,7,rep,name=checks,proto3" json:"checks,omitempty"`
+	// As Envoy reports it; it may connect, or be replaced, after the Subscribe that names it.
+	EnvoyVersion  string `protobuf:"bytes,8,opt,name=envoy_version,json=envoyVersion,proto3" json:"envoy_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1372,6 +1374,13 @@ func (x *NodeStatus) GetChecks() []*Check {
 		return x.Checks
 	}
 	return nil
+}
+
+func (x *NodeStatus) GetEnvoyVersion() string {
+	if x != nil {
+		return x.EnvoyVersion
+	}
+	return ""
 }
 
 type Check struct {
@@ -1768,7 +1777,7 @@ const file_api_discovery_v1_discovery_proto_rawDesc = "" +
 	"\rResourceError\x12\x19\n" +
 	"\btype_url\x18\x01 \x01(\tR\atypeUrl\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
-	"\x06detail\x18\x03 \x01(\tR\x06detail\"\xb2\x02\n" +
+	"\x06detail\x18\x03 \x01(\tR\x06detail\"\xd7\x02\n" +
 	"\n" +
 	"NodeStatus\x12\x1f\n" +
 	"\vbound_ports\x18\x01 \x03(\rR\n" +
@@ -1779,7 +1788,8 @@ const file_api_discovery_v1_discovery_proto_rawDesc = "" +
 	"\x0esvid_not_after\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\fsvidNotAfter\x12#\n" +
 	"\rmounted_roots\x18\x05 \x03(\tR\fmountedRoots\x12!\n" +
 	"\fpushed_roots\x18\x06 \x03(\tR\vpushedRoots\x124\n" +
-	"\x06checks\x18\a \x03(\v2\x1c.coxswain.discovery.v1.CheckR\x06checks\"{\n" +
+	"\x06checks\x18\a \x03(\v2\x1c.coxswain.discovery.v1.CheckR\x06checks\x12#\n" +
+	"\renvoy_version\x18\b \x01(\tR\fenvoyVersion\"{\n" +
 	"\x05Check\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x16\n" +

@@ -75,7 +75,7 @@ func (v *supervisor) report(now time.Time) {
 	s.dirty = false
 	mounted, pushed := v.cfg.Identity.Roots()
 	m := discovery.StatusToProto(v.observed.BoundPorts, fleet.Status{
-		SVIDSerial: s.svid.Serial(), IssuerKeyID: s.svid.IssuerKeyID(), SVIDNotAfter: s.svid.NotAfter(),
+		EnvoyVersion: v.observed.EnvoyVersion, SVIDSerial: s.svid.Serial(), IssuerKeyID: s.svid.IssuerKeyID(), SVIDNotAfter: s.svid.NotAfter(),
 		MountedRoots: mounted, PushedRoots: pushed, Checks: v.State().Checks,
 	})
 	if s.reported != nil && proto.Equal(m, s.reported) {
