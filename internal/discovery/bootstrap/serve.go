@@ -4,9 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"net"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -17,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	discoveryv1 "aether.io/aether/api/discovery/v1"
+	"aether.io/aether/internal/discovery/listen"
 )
 
 const (
@@ -53,78 +52,7 @@ func (s *Server) Serve(ctx context.Context, lis net.Listener, conf *tls.Config) 
 	desc.Streams = nil // so that Stream does not exist here
 	g.RegisterService(&desc, s)
 
-	conns := &tracked{Listener: lis, open: map[net.Conn]struct{}{}}
-	served := make(chan error, 1)
-	go func() { served <- g.Serve(conns) }()
-	select {
-	case err := <-served:
-		return fmt.Errorf("serve bootstrap: %w", err)
-	case <-ctx.Done():
-	}
-	// GracefulStop and Stop wait for handshakes that have begun, which strangers may stall:
-	// closing the connections ends those. Exits: all requests are done, or time is up.
-	stopped := make(chan struct{})
-	go func() { g.GracefulStop(); close(stopped) }()
-	timer := time.NewTimer(stopWithin)
-	defer timer.Stop()
-	select {
-	case <-stopped:
-	case <-timer.C:
-		conns.closeAll()
-		g.Stop()
-		<-stopped
-	}
-	// Stopped while it served gives nil, stopped before it had begun ErrServerStopped.
-	if err := <-served; err != nil && !errors.Is(err, grpc.ErrServerStopped) {
-		return fmt.Errorf("serve bootstrap: %w", err)
-	}
-	return nil
-}
-
-// tracked remembers the connections that it has accepted and that are open.
-type tracked struct {
-	net.Listener
-
-	mu   sync.Mutex
-	open map[net.Conn]struct{} // nil once closeAll was called
-}
-
-type trackedConn struct {
-	net.Conn
-	t *tracked
-}
-
-func (t *tracked) Accept() (net.Conn, error) {
-	conn, err := t.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	c := &trackedConn{Conn: conn, t: t}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.open == nil {
-		_ = conn.Close()
-	} else {
-		t.open[c] = struct{}{}
-	}
-	return c, nil
-}
-
-func (c *trackedConn) Close() error {
-	c.t.mu.Lock()
-	delete(c.t.open, c)
-	c.t.mu.Unlock()
-	return c.Conn.Close()
-}
-
-func (t *tracked) closeAll() {
-	t.mu.Lock()
-	open := t.open
-	t.open = nil
-	t.mu.Unlock()
-	for c := range open {
-		_ = c.(*trackedConn).Conn.Close()
-	}
+	return listen.Serve(ctx, g, lis, stopWithin)
 }
 
 // unhandled audits requests that gRPC itself refuses, before our handler has seen them.

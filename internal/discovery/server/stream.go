@@ -21,6 +21,7 @@ import (
 	"aether.io/aether/internal/scope"
 	"aether.io/aether/internal/snapshot"
 	"aether.io/aether/internal/spiffeid"
+	"aether.io/aether/internal/svid"
 )
 
 // stream is one RPC. Its fields are set by the handler before the sender starts.
@@ -114,7 +115,7 @@ func (st *stream) identify(ctx context.Context) error {
 	}
 	st.peer.ID, st.peer.PodUID, st.peer.Node = id.Pod.Name, id.Pod.UID, id.Pod.Node
 	st.peer.Identity = id.ID.String()
-	st.peer.Serial, st.peer.NotAfter = leaf.SerialNumber.Text(16), leaf.NotAfter
+	st.peer.Serial, st.peer.NotAfter = svid.Serial(leaf), leaf.NotAfter
 	if !st.s.cfg.Now().Before(leaf.NotAfter) {
 		return errExpired
 	}

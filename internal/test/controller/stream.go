@@ -11,6 +11,7 @@ import (
 	discoveryv1 "aether.io/aether/api/discovery/v1"
 	"aether.io/aether/internal/discovery"
 	"aether.io/aether/internal/snapshot"
+	"aether.io/aether/internal/svid"
 )
 
 // Stream is one stream of a client, driven by the test.
@@ -40,7 +41,7 @@ func (s *streamServer) Stream(server discoveryv1.Discovery_StreamServer) error {
 		received: make(chan *discoveryv1.ClientMessage, 4096), end: make(chan error, 1),
 	}
 	p, _ := peer.FromContext(server.Context())
-	st.Serial = p.AuthInfo.(credentials.TLSInfo).State.PeerCertificates[0].SerialNumber.Text(16)
+	st.Serial = svid.Serial(p.AuthInfo.(credentials.TLSInfo).State.PeerCertificates[0])
 	go func() { // ends with the stream
 		for {
 			m, err := server.Recv()
