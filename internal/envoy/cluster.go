@@ -48,6 +48,9 @@ func (c Cluster) check() error {
 	if c.Protocol > HTTP2 {
 		return invalid("protocol", "%d is unknown", c.Protocol)
 	}
+	if c.TLS != nil {
+		return within("TLS", c.TLS.check())
+	}
 	return nil
 }
 
@@ -71,7 +74,7 @@ func (c Cluster) Resource() (*resource.Resource, error) {
 	if err != nil {
 		return nil, err
 	}
-	return encode(c.Name, &clusterv3.Cluster{
+	m := &clusterv3.Cluster{
 		Name:                 c.Name,
 		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS},
 		EdsClusterConfig: &clusterv3.Cluster_EdsClusterConfig{
@@ -93,7 +96,13 @@ func (c Cluster) Resource() (*resource.Resource, error) {
 			KeepaliveInterval: wrapperspb.UInt32(10),
 		}},
 		TypedExtensionProtocolOptions: map[string]*anypb.Any{wire.HTTPProtocolOptions: protocol},
-	}, c.Origin)
+	}
+	if c.TLS != nil {
+		if m.TransportSocket, err = c.TLS.transportSocket(c.Protocol); err != nil {
+			return nil, attribute(c.Origin, within("cluster "+c.Name+": TLS", err))
+		}
+	}
+	return encode(c.Name, m, c.Origin)
 }
 
 func upstreamProtocol(p Protocol) *upstreamv3.HttpProtocolOptions {

@@ -69,8 +69,15 @@ func goldens() map[string]model {
 			Table: "shop/web/80", Host: "shop.example", PerHost: true, Origin: origin,
 			VirtualHosts: []envoy.VirtualHost{{Host: "shop.example"}},
 		},
-		"cluster-http1":        envoy.Cluster{Name: "shop/cart/80"},
-		"cluster-http2":        envoy.Cluster{Name: "shop/cart/81", Protocol: envoy.HTTP2, ConnectTimeout: 1500 * time.Millisecond},
+		"cluster-http1": envoy.Cluster{Name: "shop/cart/80"},
+		"cluster-http2": envoy.Cluster{Name: "shop/cart/81", Protocol: envoy.HTTP2, ConnectTimeout: 1500 * time.Millisecond},
+		"cluster-tls": envoy.Cluster{Name: "shop/cart/443@infra/web", TLS: &envoy.UpstreamTLS{
+			ServerName: "cart.shop.example", Trust: "shop/cart/backend-ca", Certificate: "infra/client",
+			Names: []envoy.SubjectName{{Value: "cart.shop.example"}, {Value: "*.pod.example"}, {URI: true, Value: "spiffe://shop.example/cart"}},
+		}},
+		"cluster-tls-http2-system": envoy.Cluster{Name: "shop/cart/443", Protocol: envoy.HTTP2, TLS: &envoy.UpstreamTLS{
+			ServerName: "cart.shop.example", Names: []envoy.SubjectName{{Value: "cart.shop.example"}}, TrustFile: "/etc/ssl/certs/ca-certificates.crt",
+		}},
 		"endpoints":            envoy.Endpoints{Cluster: "shop/cart/80", Addresses: []envoy.Address{{IP: "fd00::1", Port: 8080}, {IP: "10.0.0.1", Port: 8080}}},
 		"endpoints-of-nothing": envoy.Endpoints{Cluster: "shop/cart/80"},
 		"runtime": envoy.Runtime{AccessLogs: map[string]envoy.AccessLog{

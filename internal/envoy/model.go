@@ -95,9 +95,10 @@ type WeightedBackend struct {
 
 // Cluster is one port of one Service.
 type Cluster struct {
-	Name           string // <ns>/<service>/<port>
+	Name           string // <ns>/<service>/<port>, with @<ns>/<gateway> if that Gateway's certificate is shown
 	ConnectTimeout time.Duration
 	Protocol       Protocol
+	TLS            *UpstreamTLS // nil: plaintext
 	Origin         []object.Key
 }
 
@@ -109,6 +110,29 @@ const (
 	HTTP1 Protocol = iota
 	HTTP2
 )
+
+// UpstreamTLS is how a cluster's endpoints are spoken to by TLS: whom to ask for, whom to
+// believe, and what to show. There is no TLS that believes anyone.
+type UpstreamTLS struct {
+	ServerName  string        // asked for (SNI): exact, lower case
+	Names       []SubjectName // the certificate must bear one of them; never empty
+	Trust       string        // SDS name of a Trust; empty: TrustFile
+	TrustFile   string        // path of a PEM bundle beside the proxy; empty: Trust
+	Certificate string        // SDS name of the Secret that is shown; empty: none
+}
+
+// SubjectName is a subject alternative name that a backend's certificate may bear.
+type SubjectName struct {
+	URI   bool   // Value is a whole URI, else a host in lower case
+	Value string // a host may be "*.x": every name below x
+}
+
+// Trust is the certificates of authorities, checked before it gets here.
+type Trust struct {
+	Name        string // <ns>/<policy>/backend-ca
+	Authorities []byte // PEM
+	Origin      []object.Key
+}
 
 // Endpoints is the addresses of one cluster, sorted, without duplicates.
 type Endpoints struct {

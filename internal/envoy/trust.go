@@ -1,0 +1,38 @@
+package envoy
+
+import (
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+
+	"aether.io/aether/internal/envoy/check"
+	"aether.io/aether/internal/envoy/wire"
+	"aether.io/aether/internal/resource"
+)
+
+// Validate tells whether Envoy will take the authorities. Errors are *InvalidError.
+func (t Trust) Validate() error {
+	_, err := t.read()
+	return err
+}
+
+func (t Trust) read() ([]byte, error) {
+	place := "trust " + t.Name
+	if err := check.Name(t.Name); err != nil {
+		return nil, attribute(t.Origin, within(place+": name", err))
+	}
+	authorities, err := check.Authorities(t.Authorities)
+	return authorities, attribute(t.Origin, within(place, err))
+}
+
+// Resource encodes the authorities as a secret under their own name.
+func (t Trust) Resource() (*resource.Resource, error) {
+	authorities, err := t.read()
+	if err != nil {
+		return nil, err
+	}
+	return encode(t.Name, &tlsv3.Secret{
+		Name: t.Name,
+		Type: &tlsv3.Secret_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{
+			TrustedCa: wire.Bytes(authorities),
+		}},
+	}, t.Origin)
+}
