@@ -100,7 +100,9 @@ func Serve(ctx context.Context, socket string, h http.Handler) error {
 	case <-ctx.Done():
 	}
 	_ = srv.Close() // readers of the journal have no end of their own
-	<-served        // which says no more than that it was closed
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve %s: %w", socket, err)
+	}
 	return ctx.Err()
 }
 

@@ -202,10 +202,12 @@ func (w *World) trySubscribe(s scope.Scope, p fleet.Peer, have snapshot.Have, su
 }
 
 // Observe returns a channel that gets a pulse, any number coalesced into one, after
-// anything that Proxies or Verdict tell has changed, and a function that ends that.
+// anything that Proxies or Verdict tell has changed, and a function that ends that. The
+// first pulse is there at once, so that nothing is missed by who looks at each pulse.
 // Publications do not pulse: they change nothing that was observed.
 func (w *World) Observe() (events <-chan struct{}, stop func()) {
 	ch := make(chan struct{}, 1)
+	ch <- struct{}{} // for what was before
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.observers[ch] = struct{}{}

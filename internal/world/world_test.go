@@ -445,6 +445,7 @@ func TestLaggards(t *testing.T) {
 		ack(t, warm, s2, resource.Outcome{Pending: names(a, b)})
 		events, stop := w.Observe()
 		defer stop()
+		<-events // what was before
 		<-events // the deadline
 		lag("slow", fleet.LagNoAck)
 		lag("warm", fleet.LagPending)

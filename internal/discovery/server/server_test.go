@@ -209,13 +209,21 @@ func TestStatusCodes(t *testing.T) {
 	}
 }
 
-func TestProtocolViolations(t *testing.T) {
+func TestWhoSaysNothingFirstIsEnded(t *testing.T) {
 	r := newRig(t, func(c *server.Config) { c.FirstMessage = 100 * time.Millisecond })
+	c := r.open(r.ca.leaf(poolID, "p"))
+	defer c.close()
+	if _, err := c.end(); status.Code(err) != codes.DeadlineExceeded {
+		t.Errorf("the stream ended with %v, want %s", err, codes.DeadlineExceeded)
+	}
+}
+
+func TestProtocolViolations(t *testing.T) {
+	r := newRig(t, func(c *server.Config) { c.FirstMessage = time.Minute })
 	tests := map[string]struct {
 		say  func(*client)
 		code codes.Code
 	}{
-		"nothing is said first": {func(*client) {}, codes.DeadlineExceeded},
 		"an Ack comes first": {func(c *client) {
 			c.answer(snapshot.Snapshot{Nonce: 1}, resource.Outcome{})
 		}, codes.InvalidArgument},
