@@ -53,6 +53,32 @@ func CompareSpecificity(a, b string) int {
 	return cmp.Compare(rank(b), rank(a))
 }
 
+// ComparePrecedence orders the names by which routes have a host, by the specification's
+// text (HTTPRouteSpec.hostnames): most "characters in a matching non-wildcard hostname",
+// then most "characters in a matching hostname".
+func ComparePrecedence(a, b string) int {
+	return cmp.Or(cmp.Compare(exact(b), exact(a)), cmp.Compare(len(b), len(a)))
+}
+
+func exact(host string) int {
+	if IsWildcard(host) {
+		return 0
+	}
+	return len(host)
+}
+
+// Own is the name by which a route that has these has host: the one of them that is first
+// by ComparePrecedence, or host itself, which is its listener's, if it has none.
+func Own(names []string, host string) string {
+	best := ""
+	for _, n := range names {
+		if Covers(n, host) && (best == "" || ComparePrecedence(n, best) < 0) {
+			best = n
+		}
+	}
+	return cmp.Or(best, host)
+}
+
 // Valid reports whether Envoy takes the name.
 func Valid(host string) bool {
 	probe := envoy.Scope{Table: "table", Host: Any, VirtualHosts: []envoy.VirtualHost{{Host: host}}}

@@ -42,3 +42,23 @@ func TestCompareSpecificity(t *testing.T) {
 		}
 	}
 }
+
+func TestTheNameOfARouteThatIsMostPrecise(t *testing.T) {
+	for name, tc := range map[string]struct {
+		names []string
+		host  string
+		want  string
+	}{
+		"none is the listener's":              {host: "*.example.com", want: "*.example.com"},
+		"the same":                            {names: []string{"a.example.com"}, host: "a.example.com", want: "a.example.com"},
+		"a wildcard":                          {names: []string{"*.com", "b.example.com"}, host: "a.example.com", want: "*.com"},
+		"the longer wildcard":                 {names: []string{"*.com", "*.example.com"}, host: "a.example.com", want: "*.example.com"},
+		"a short exact one before a wildcard": {names: []string{"*.example.com", "a.example.com"}, host: "a.example.com", want: "a.example.com"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := hostname.Own(tc.names, tc.host); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}

@@ -14,12 +14,13 @@ type Match struct {
 	envoy.Route
 	Created     int64    // of the HTTPRoute, Unix seconds
 	From        key.Name // the HTTPRoute
+	Hostnames   []string // of the HTTPRoute, in lower case; none: those of its listeners
 	Rule, Index int
 }
 
-// Compare is the order in which matches are tried, by the specification's text
-// (HTTPRouteRule.matches): exact paths, then the longest prefix, a method, most headers,
-// most query parameters, the oldest route, its namespace and name, the first rule, the
+// Compare is the order in which matches are tried whose routes name the host equally, by
+// the specification's text (HTTPRouteRule.matches): exact paths, then the longest prefix, a method, most headers,
+// most query parameters, the oldest route, "{namespace}/{name}", the first rule, the
 // first match. The text leaves the place of regular expressions open: here they come
 // after exact paths and before prefixes, the longest pattern first, so that a catch-all
 // prefix does not hide them.
@@ -31,7 +32,7 @@ func (m Match) Compare(o Match) int {
 		-cmp.Compare(len(m.Headers), len(o.Headers)),
 		-cmp.Compare(len(m.Query), len(o.Query)),
 		cmp.Compare(m.Created, o.Created),
-		m.From.Compare(o.From),
+		strings.Compare(m.From.String(), o.From.String()), // not as Names compare: "a-b/" is before "a/"
 		cmp.Compare(m.Rule, o.Rule),
 		cmp.Compare(m.Index, o.Index),
 	)

@@ -38,6 +38,10 @@ type Resolver func(*gatewayv1.BackendRef) (key.Service, condition.Problem)
 func Compile(r *gatewayv1.HTTPRoute, resolve Resolver) Set {
 	from := key.Name{Namespace: r.Namespace, Name: r.Name}
 	set := Set{rules: len(r.Spec.Rules)}
+	var hostnames []string
+	for _, h := range r.Spec.Hostnames {
+		hostnames = append(hostnames, strings.ToLower(string(h)))
+	}
 	for i := range r.Spec.Rules {
 		rule := &r.Spec.Rules[i]
 		backends, keys, bad := compileBackends(rule, resolve)
@@ -56,7 +60,7 @@ func Compile(r *gatewayv1.HTTPRoute, resolve Resolver) Set {
 		}
 		for _, m := range matches {
 			m.Backends = backends
-			m.Created, m.From, m.Rule = r.CreationTimestamp.Unix(), from, i
+			m.Created, m.From, m.Hostnames, m.Rule = r.CreationTimestamp.Unix(), from, hostnames, i
 			set.Matches = append(set.Matches, m)
 		}
 	}

@@ -4,6 +4,7 @@
 package table
 
 import (
+	"cmp"
 	"slices"
 
 	configv1 "aether.io/aether/api/config/v1"
@@ -86,20 +87,33 @@ type host struct {
 	Origin []object.Key
 }
 
+// placed is a match at a host.
+type placed struct {
+	rule.Match
+	own string // what its route calls the host: *.example.com, where the listener makes it shop.example.com
+}
+
+// compare: a route that names the host more precisely is before every other one.
+func (p placed) compare(o placed) int {
+	return cmp.Or(hostname.ComparePrecedence(p.own, o.own), p.Match.Compare(o.Match))
+}
+
 func (t *Tables) computeHost(c *sheet.Cell, k key.Host) host {
 	all := t.Routes.All(c, k)
 	if len(all) == 0 {
 		return host{}
 	}
 	out := host{Model: envoy.VirtualHost{Host: k.Host}}
-	var matches []rule.Match
+	var matches []placed
 	for _, from := range all {
 		out.Origin = append(out.Origin, from.Origin)
-		matches = append(matches, from.Matches...)
+		for _, m := range from.Matches {
+			matches = append(matches, placed{Match: m, own: hostname.Own(m.Hostnames, k.Host)})
+		}
 	}
 	slices.SortFunc(out.Origin, object.Key.Compare)
 	out.Origin = slices.Compact(out.Origin)
-	slices.SortFunc(matches, rule.Match.Compare)
+	slices.SortFunc(matches, placed.compare)
 	for _, m := range matches {
 		out.Model.Routes = append(out.Model.Routes, m.Route)
 	}
