@@ -15,6 +15,9 @@ import (
 	"aether.io/aether/internal/envoy/wire"
 )
 
+// Validate tells whether Envoy will take it. Errors are *InvalidError without an origin.
+func (t UpstreamTLS) Validate() error { return within("TLS", t.check()) }
+
 func (t UpstreamTLS) check() error {
 	if err := checkServerName(t.ServerName); err != nil {
 		return within(fmt.Sprintf("server name %q", t.ServerName), err)

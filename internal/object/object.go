@@ -29,6 +29,7 @@ const (
 	ConfigMap         Kind = "ConfigMap"
 	MeshConfig        Kind = "MeshConfig"
 	GatewayParameters Kind = "GatewayParameters"
+	BackendTLSPolicy  Kind = "BackendTLSPolicy"
 )
 
 // Kinds lists every kind in the order in which they are best applied: what is
@@ -36,7 +37,7 @@ const (
 func Kinds() []Kind {
 	return []Kind{
 		Namespace, GatewayClass, GatewayParameters, MeshConfig, ReferenceGrant,
-		Secret, ConfigMap, Service, EndpointSlice, Gateway, HTTPRoute,
+		Secret, ConfigMap, BackendTLSPolicy, Service, EndpointSlice, Gateway, HTTPRoute,
 	}
 }
 

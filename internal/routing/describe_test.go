@@ -8,9 +8,11 @@ import (
 	"slices"
 	"strings"
 
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	runtimev3 "github.com/envoyproxy/go-control-plane/envoy/service/runtime/v3"
 	"google.golang.org/protobuf/proto"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -88,6 +90,12 @@ func describeStatus(s Status) any {
 			parents[to] = describeConditions(s.Generation, p.Conditions)
 		}
 		out["parents"] = parents
+	case *gatewayv1.PolicyStatus:
+		ancestors := map[string]any{}
+		for _, a := range v.Ancestors {
+			ancestors[fmt.Sprintf("%s %s/%s", *a.AncestorRef.Kind, *a.AncestorRef.Namespace, a.AncestorRef.Name)] = describeConditions(s.Generation, a.Conditions)
+		}
+		out["ancestors"] = ancestors
 	case *configv1.MeshConfigStatus:
 		out["conditions"] = describeConditions(s.Generation, v.Conditions)
 		e := v.Effective.Proxy
@@ -180,6 +188,12 @@ func describeResource(r *resource.Resource) any {
 			out = append(out, fmt.Sprintf("table %s by %s", c.GetName(), by))
 		}
 		return out
+	case envoy.ClusterType:
+		var m clusterv3.Cluster
+		decode(&m)
+		if m.GetTransportSocket() != nil {
+			return describeTLS(r, &m)
+		}
 	case envoy.EndpointType:
 		var m endpointv3.ClusterLoadAssignment
 		decode(&m)
@@ -209,6 +223,28 @@ func describeResource(r *resource.Resource) any {
 		return m.GetLayer().AsMap()
 	}
 	return originOf(r)
+}
+
+func describeTLS(r *resource.Resource, m *clusterv3.Cluster) string {
+	var t tlsv3.UpstreamTlsContext
+	if err := m.GetTransportSocket().GetTypedConfig().UnmarshalTo(&t); err != nil {
+		panic(err)
+	}
+	common := t.GetCommonTlsContext()
+	validation, trust := common.GetValidationContext(), common.GetValidationContext().GetTrustedCa().GetFilename()
+	if combined := common.GetCombinedValidationContext(); combined != nil {
+		validation, trust = combined.GetDefaultValidationContext(), combined.GetValidationContextSdsSecretConfig().GetName()
+	}
+	var names []string
+	for _, n := range validation.GetMatchTypedSubjectAltNames() {
+		names = append(names, fmt.Sprintf("%s %s%s", n.GetSanType(), n.GetMatcher().GetExact(), n.GetMatcher().GetSuffix()))
+	}
+	shows := ""
+	for _, s := range common.GetTlsCertificateSdsSecretConfigs() {
+		shows += ", shows " + s.GetName()
+	}
+	return fmt.Sprintf("%s; TLS asks for %s by %s, wants %s, believes %s%s",
+		originOf(r), t.GetSni(), strings.Join(common.GetAlpnProtocols(), " "), strings.Join(names, " or "), trust, shows)
 }
 
 func originOf(r *resource.Resource) string {

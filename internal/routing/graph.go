@@ -33,6 +33,7 @@ type Config struct {
 	PublishAddresses []string          // status.addresses of shared Gateways: IPs or host names; may be empty
 	PortOffset       uint32            // added to a listener's port to get the bound one
 	AccessLogPath    string            // file of the JSON lines access log; empty: no logger
+	TrustFile        string            // PEM bundle of the system's authorities beside each proxy; empty: there is none
 	System           meshconfig.System // what MeshConfigs inherit in the end
 }
 
@@ -76,6 +77,7 @@ func New(c Config) (*Graph, error) {
 			ReleaseNamespace: c.ReleaseNamespace,
 			Address:          ip.String(),
 			AccessLogPath:    c.AccessLogPath,
+			TrustFile:        c.TrustFile,
 			Site:             gateway.Site{PublishAddresses: slices.Clone(c.PublishAddresses), PortOffset: c.PortOffset},
 			System:           c.System,
 		}),

@@ -15,6 +15,7 @@ import (
 
 	configv1 "aether.io/aether/api/config/v1"
 	"aether.io/aether/internal/object"
+	"aether.io/aether/internal/routing/trust"
 )
 
 // generator makes random objects out of few names, so that they refer to each other,
@@ -49,7 +50,7 @@ func (g *generator) meta(namespace, name string) metav1.ObjectMeta {
 
 // change is a random change: mostly a new or replaced object, else a removal.
 func (g *generator) change() object.Change {
-	kind := pick(g, append(object.Kinds(), object.HTTPRoute, object.HTTPRoute, object.HTTPRoute, object.Gateway, object.Service, object.EndpointSlice)...)
+	kind := pick(g, append(object.Kinds(), object.HTTPRoute, object.HTTPRoute, object.HTTPRoute, object.Gateway, object.Service, object.EndpointSlice, object.BackendTLSPolicy)...)
 	n := pick(g, "one", "two", "three")
 	key := object.Key{Kind: kind, Namespace: g.namespace(), Name: n}
 	switch kind {
@@ -98,7 +99,7 @@ func (g *generator) object(k object.Key) object.Object {
 		return g.slice(m)
 	case object.Secret:
 		p := pairs()
-		data := map[string][]byte{corev1.TLSCertKey: pick(g, p[0].cert, p[1].cert), corev1.TLSPrivateKeyKey: pick(g, p[0].key, p[0].key, p[1].key, []byte("garbage"))}
+		data := map[string][]byte{trust.Key: p[0].cert, corev1.TLSCertKey: pick(g, p[0].cert, p[1].cert), corev1.TLSPrivateKeyKey: pick(g, p[0].key, p[0].key, p[1].key, []byte("garbage"))}
 		return &corev1.Secret{ObjectMeta: m, Type: pick(g, corev1.SecretTypeTLS, corev1.SecretTypeTLS, corev1.SecretTypeOpaque), Data: data}
 	case object.MeshConfig:
 		o := &configv1.MeshConfig{ObjectMeta: m, Spec: &configv1.MeshConfigSpec{Proxy: &configv1.ProxyConfig{
@@ -113,9 +114,44 @@ func (g *generator) object(k object.Key) object.Object {
 			Mode:        maybe(g, pick(g, configv1.GatewayModeShared, configv1.GatewayModeDedicated)),
 			RouteScopes: maybe(g, pick(g, configv1.RouteScopesAuto, configv1.RouteScopesSingle, configv1.RouteScopesPerHost)),
 		}}
+	case object.BackendTLSPolicy:
+		return g.policy(m)
 	case object.ConfigMap:
 	}
-	return &corev1.ConfigMap{ObjectMeta: m}
+	p := pairs()
+	return &corev1.ConfigMap{ObjectMeta: m, Data: map[string]string{pick(g, trust.Key, trust.Key, "other"): pick(g, string(p[0].cert), string(p[1].cert), "garbage")}}
+}
+
+func (g *generator) policy(m metav1.ObjectMeta) *gatewayv1.BackendTLSPolicy {
+	o := &gatewayv1.BackendTLSPolicy{ObjectMeta: m}
+	for range 1 + g.IntN(8)/7 {
+		o.Spec.TargetRefs = append(o.Spec.TargetRefs, gatewayv1.LocalPolicyTargetReferenceWithSectionName{
+			LocalPolicyTargetReference: gatewayv1.LocalPolicyTargetReference{
+				Kind: pick[gatewayv1.Kind](g, "Service", "Service", "Service", "Bucket"), Name: pick[gatewayv1.ObjectName](g, "one", "two", "three"),
+			},
+			SectionName: maybe(g, pick[gatewayv1.SectionName](g, "http", "web", "nowhere")),
+		})
+	}
+	v := &o.Spec.Validation
+	v.Hostname = pick[gatewayv1.PreciseHostname](g, "a.example.com", "b.example.com", "10.0.0.1")
+	if g.IntN(3) == 0 {
+		v.WellKnownCACertificates = maybe(g, pick(g, gatewayv1.WellKnownCACertificatesSystem, "example.com/ours"))
+	} else {
+		for range 1 + g.IntN(2) {
+			v.CACertificateRefs = append(v.CACertificateRefs, gatewayv1.LocalObjectReference{
+				Kind: pick[gatewayv1.Kind](g, "ConfigMap", "ConfigMap", "Secret", "Bucket"), Name: pick[gatewayv1.ObjectName](g, "one", "two"),
+			})
+		}
+	}
+	for range g.IntN(3) {
+		v.SubjectAltNames = append(v.SubjectAltNames, pick(
+			g,
+			gatewayv1.SubjectAltName{Type: gatewayv1.HostnameSubjectAltNameType, Hostname: "*.example.com"},
+			gatewayv1.SubjectAltName{Type: gatewayv1.URISubjectAltNameType, URI: "spiffe://example.com/a"},
+			gatewayv1.SubjectAltName{Type: "Address"},
+		))
+	}
+	return o
 }
 
 func (g *generator) gateway(m metav1.ObjectMeta) *gatewayv1.Gateway {
@@ -126,6 +162,11 @@ func (g *generator) gateway(m metav1.ObjectMeta) *gatewayv1.Gateway {
 	}
 	if g.IntN(8) == 0 {
 		o.Spec.Addresses = []gatewayv1.GatewaySpecAddress{{Value: pick(g, "127.0.0.1", "192.0.2.1", "")}}
+	}
+	if g.IntN(3) == 0 {
+		o.Spec.TLS = &gatewayv1.GatewayTLSConfig{Backend: &gatewayv1.GatewayBackendTLS{ClientCertificateRef: &gatewayv1.SecretObjectReference{
+			Name: pick[gatewayv1.ObjectName](g, "one", "two"), Namespace: maybe(g, gatewayv1.Namespace(g.namespace())), Kind: maybe(g, pick[gatewayv1.Kind](g, "Secret", "Secret", "Bucket")),
+		}}}
 	}
 	for i := range 1 + g.IntN(4) {
 		l := gatewayv1.Listener{
@@ -225,12 +266,15 @@ func (g *generator) service(m metav1.ObjectMeta) *corev1.Service {
 		if g.IntN(4) > 0 {
 			o.Spec.Ports = append(o.Spec.Ports, corev1.ServicePort{
 				Name: pick(g, "http", "web", ""), Port: p, TargetPort: intstr.FromInt32(p), Protocol: pick(g, "", corev1.ProtocolTCP, corev1.ProtocolTCP, corev1.ProtocolUDP),
-				AppProtocol: maybe(g, pick(g, "http", "kubernetes.io/h2c", "kubernetes.io/wss")),
+				AppProtocol: maybe(g, pick(g, "http", "kubernetes.io/h2c", "kubernetes.io/wss", "HTTPS", "mysql")),
 			})
 		}
 	}
 	if g.IntN(10) == 0 {
 		o.Spec.Type = corev1.ServiceTypeExternalName
+	}
+	if g.IntN(5) == 0 {
+		o.Spec.ClusterIP = corev1.ClusterIPNone
 	}
 	return o
 }
@@ -246,7 +290,7 @@ func (g *generator) slice(m metav1.ObjectMeta) *discoveryv1.EndpointSlice {
 	for range g.IntN(3) {
 		o.Endpoints = append(o.Endpoints, discoveryv1.Endpoint{
 			Addresses:  []string{pick(g, "10.0.0.1", "10.0.0.2", "fd00::1", "nonsense")},
-			Conditions: discoveryv1.EndpointConditions{Ready: maybe(g, g.IntN(2) == 0)},
+			Conditions: discoveryv1.EndpointConditions{Ready: maybe(g, g.IntN(2) == 0), Serving: maybe(g, g.IntN(2) == 0), Terminating: maybe(g, g.IntN(2) == 0)},
 		})
 	}
 	return o

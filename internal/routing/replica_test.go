@@ -38,6 +38,7 @@ func testConfig() Config {
 		PublishAddresses: []string{"127.0.0.1"},
 		PortOffset:       10000,
 		AccessLogPath:    "/logs/access.log",
+		TrustFile:        "/trust.pem",
 		System:           meshconfig.System{OTelEnabled: true, TraceSampleRate: 0.1},
 	}
 }

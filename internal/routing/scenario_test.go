@@ -20,12 +20,14 @@ import (
 
 	configv1 "aether.io/aether/api/config/v1"
 	"aether.io/aether/internal/object"
+	"aether.io/aether/internal/routing/trust"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata/*.out.yaml and delete the stale")
 
 // TestScenarios reads manifests and writes what becomes of them in words a reviewer can
-// read. In a Secret, @one and @other stand for two certificates and their keys.
+// read. In a Secret, @one and @other stand for two certificates and their keys, in a ConfigMap
+// for the certificates.
 func TestScenarios(t *testing.T) {
 	inputs, err := filepath.Glob("testdata/*.in.yaml")
 	if err != nil || len(inputs) == 0 {
@@ -107,6 +109,12 @@ func readManifests(t *testing.T, path string) []object.Change {
 		if s, is := o.(*corev1.Secret); is {
 			fillSecret(s)
 		}
+		if m, is := o.(*corev1.ConfigMap); is {
+			for k, v := range m.Data {
+				p := pairs()
+				m.Data[k] = strings.NewReplacer("@one", string(p[0].cert), "@other", string(p[1].cert)).Replace(v)
+			}
+		}
 		changes = append(changes, change(o, object.Kind(meta.Kind)))
 	}
 }
@@ -133,6 +141,8 @@ func newObject(kind string) (object.Object, error) {
 		return &corev1.ConfigMap{}, nil
 	case object.MeshConfig:
 		return &configv1.MeshConfig{}, nil
+	case object.BackendTLSPolicy:
+		return &gatewayv1.BackendTLSPolicy{}, nil
 	case object.GatewayParameters:
 		return &configv1.GatewayParameters{}, nil
 	}
@@ -144,8 +154,8 @@ func fillSecret(s *corev1.Secret) {
 	s.Data = map[string][]byte{}
 	for k, v := range s.StringData {
 		pick := map[string]map[string][]byte{
-			"@one":   {corev1.TLSCertKey: p[0].cert, corev1.TLSPrivateKeyKey: p[0].key},
-			"@other": {corev1.TLSCertKey: p[1].cert, corev1.TLSPrivateKeyKey: p[1].key},
+			"@one":   {trust.Key: p[0].cert, corev1.TLSCertKey: p[0].cert, corev1.TLSPrivateKeyKey: p[0].key},
+			"@other": {trust.Key: p[1].cert, corev1.TLSCertKey: p[1].cert, corev1.TLSPrivateKeyKey: p[1].key},
 		}
 		if s.Data[k] = pick[v][k]; s.Data[k] == nil {
 			s.Data[k] = []byte(v)

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	configv1 "aether.io/aether/api/config/v1"
@@ -77,6 +78,8 @@ func observe(wanted routing.Status, verdicts []fleet.Verdict, held string, befor
 		}
 		return next, open
 	case *gatewayv1.GatewayClassStatus:
+		return v.DeepCopy(), settled
+	case *gatewayv1.PolicyStatus:
 		return v.DeepCopy(), settled
 	}
 	return wanted.Value, settled
@@ -202,6 +205,11 @@ func setCondition(list *[]metav1.Condition, kind string, o outcome, generation i
 
 func listenerPath(section string) string { return "listeners/" + section }
 
+// ancestorPath names an entry by what makes it one: which Gateway it is about.
+func ancestorPath(a gatewayv1.ParentReference) string {
+	return fmt.Sprintf("ancestors/%s/%s", ptr.Deref(a.Namespace, ""), a.Name)
+}
+
 func routePath(parent int) string { return fmt.Sprintf("parents/%d", parent) }
 
 // conditions lists a status's conditions by where they stand in it. The slices are
@@ -219,6 +227,10 @@ func conditions(status any) map[string][]metav1.Condition {
 	case *gatewayv1.HTTPRouteStatus:
 		for i := range v.Parents {
 			out[routePath(i)] = v.Parents[i].Conditions
+		}
+	case *gatewayv1.PolicyStatus:
+		for i := range v.Ancestors {
+			out[ancestorPath(v.Ancestors[i].AncestorRef)] = v.Ancestors[i].Conditions
 		}
 	case *configv1.MeshConfigStatus:
 		out[""] = v.Conditions

@@ -83,14 +83,24 @@ func (h Host) Compare(o Host) int {
 	return cmp.Or(cmp.Compare(h.Table.Name, o.Table.Name), cmp.Compare(h.Host, o.Host))
 }
 
-// Service is one port of one Service.
+// Service is one port of one Service, as what speaks to it does.
 type Service struct {
 	Service Name
 	Port    uint32
+	Client  Name // the Gateway whose certificate is shown; zero: none is
 }
 
-// Cluster is the name of its cluster, <namespace>/<service>/<port>.
-func (s Service) Cluster() string { return fmt.Sprintf("%s/%d", s.Service, s.Port) }
+// Cluster is the name of its cluster, <namespace>/<service>/<port>; for a Gateway's
+// certificate @<namespace>/<gateway> follows.
+func (s Service) Cluster() string {
+	if s.Client != (Name{}) {
+		return fmt.Sprintf("%s/%d@%s", s.Service, s.Port, s.Client)
+	}
+	return fmt.Sprintf("%s/%d", s.Service, s.Port)
+}
+
+// Anonymous is the same port without a certificate.
+func (s Service) Anonymous() Service { return Service{Service: s.Service, Port: s.Port} }
 
 // Placed is a thing in one scope.
 type Placed[K comparable] struct {

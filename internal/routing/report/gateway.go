@@ -18,7 +18,8 @@ type Gateway struct {
 	gateway.Gateway
 	Held      bool // nothing is made of it for now, which observation explains
 	Addresses []string
-	Sections  []Section // in the order of the spec
+	Client    condition.Problem // why it cannot show backends the certificate that it is to show
+	Sections  []Section         // in the order of the spec
 }
 
 // Section is what is known of one of its listeners.
@@ -86,6 +87,9 @@ func (g Gateway) programmed() metav1.Condition {
 
 func (g Gateway) resolved() metav1.Condition {
 	kind := gatewayv1.GatewayConditionResolvedRefs
+	if !g.Client.IsZero() { // has no listener's condition to stand in
+		return condition.False(kind, g.Client.Reason, g.Client.Message)
+	}
 	if bad := g.named(func(s Section) bool { return !s.Refs.IsZero() }); bad != "" {
 		return condition.False(kind, gatewayv1.GatewayReasonListenersNotResolved, "listeners with references that are not good: "+bad)
 	}

@@ -14,7 +14,8 @@ type Status struct {
 	Key        object.Key
 	Generation int64 // of the newest object, also while an older one is in effect
 	// Value is *gatewayv1.GatewayClassStatus, *gatewayv1.GatewayStatus, *gatewayv1.HTTPRouteStatus
-	// (only the parents that are ours) or *configv1.MeshConfigStatus. It is immutable and
+	// (only the parents that are ours), *gatewayv1.PolicyStatus (only the ancestors that are
+	// ours) or *configv1.MeshConfigStatus. It is immutable and
 	// no condition in it has a lastTransitionTime. Nil: the object is gone, or no longer ours.
 	Value any
 	Live  []Requirement // what must be live in proxies for the parts of it to be in effect

@@ -107,14 +107,19 @@ type claim struct {
 
 // computeOwner: the oldest has it, then the first by namespace and name.
 func (u *Units) computeOwner(c *sheet.Cell, k claim) key.Name {
-	all := u.claims.All(c, k)
-	var owner key.Name
-	for i, n := range key.Sorted(all, key.Name.Compare) {
-		if i == 0 || all[n] < all[owner] {
-			owner = n
+	return oldest(u.claims.All(c, k))
+}
+
+// oldest is the one of the lowest age, then the first by namespace and name; zero: there
+// are none.
+func oldest(created map[key.Name]int64) key.Name {
+	var first key.Name
+	for i, n := range key.Sorted(created, key.Name.Compare) {
+		if i == 0 || created[n] < created[first] {
+			first = n
 		}
 	}
-	return owner
+	return first
 }
 
 // parent is a Gateway as routes see it: certificates, generations and the like do not

@@ -1,6 +1,8 @@
 package unit
 
 import (
+	"fmt"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
@@ -20,13 +22,13 @@ import (
 type route struct {
 	Generation int64
 	Parents    []routeParent // only of Gateways that are ours
-	Rules      rule.Set
 }
 
 // routeParent is one parentRef to a Gateway of ours.
 type routeParent struct {
 	Ref   gatewayv1.ParentReference
 	Scope scope.Scope
+	Rules rule.Set // the same for all but Gateways with a certificate for backends
 	gateway.Attachment
 }
 
@@ -37,6 +39,7 @@ func (u *Units) computeRoute(c *sheet.Cell, n key.Name) route {
 		return route{}
 	}
 	out := route{Generation: o.Generation}
+	compiled := map[key.Name]compiled{}
 	for i := range o.Spec.ParentRefs {
 		ref := &o.Spec.ParentRefs[i]
 		if ptr.Deref(ref.Group, gatewayv1.GroupName) != gatewayv1.GroupName || ptr.Deref(ref.Kind, "Gateway") != "Gateway" {
@@ -47,42 +50,81 @@ func (u *Units) computeRoute(c *sheet.Cell, n key.Name) route {
 		if !as.Ours {
 			continue
 		}
-		if out.Parents == nil {
-			out.Rules = rule.Compile(o, func(ref *gatewayv1.BackendRef) (key.Service, condition.Problem) {
-				return u.resolve(c, n.Namespace, ref)
-			})
-		}
-		p := routeParent{*ref, as.Scope, gateway.Attach(as.Sections, to, o, ref, func() labels.Set { return u.namespaceLabels(c, n.Namespace) })}
+		rules := u.compile(c, o, to, compiled)
+		p := routeParent{*ref, as.Scope, rules.Set, gateway.Attach(as.Sections, to, o, ref, func() labels.Set { return u.namespaceLabels(c, n.Namespace) })}
 		switch {
 		case !p.Rejected.IsZero():
-		case out.Rules.Rejected():
-			p.Rejected = condition.Problemf(gatewayv1.RouteReasonUnsupportedValue, "no rule can be served, requests get 500: rule %s", out.Rules.Complaint())
+		case p.Rules.Rejected():
+			p.Rejected = condition.Problemf(gatewayv1.RouteReasonUnsupportedValue, "no rule can be served, requests get 500: rule %s", p.Rules.Complaint())
 		default:
 			for _, s := range p.Sections {
 				u.attached.Put(c, key.Section{Gateway: to, Section: s}, n, none{})
+			}
+			for _, s := range rules.uses {
+				u.uses.Put(c, use{Gateway: to, Of: s}, n, none{})
 			}
 		}
 		if !as.Served || e.Held {
 			p.Hosts = nil
 		}
-		u.serve(c, n, p, out.Rules)
+		u.serve(c, n, p)
 		out.Parents = append(out.Parents, p)
 	}
 	return out
 }
 
-func (u *Units) serve(c *sheet.Cell, n key.Name, p routeParent, rules rule.Set) {
+func (u *Units) serve(c *sheet.Cell, n key.Name, p routeParent) {
 	for _, h := range p.Hosts {
-		u.tables.Routes.Put(c, h, n, table.Contribution{Matches: rules.Matches, Origin: n.Object(object.HTTPRoute)})
+		u.tables.Routes.Put(c, h, n, table.Contribution{Matches: p.Rules.Matches, Origin: n.Object(object.HTTPRoute)})
 	}
 	if len(p.Hosts) > 0 {
-		for _, b := range rules.Backends {
+		for _, b := range p.Rules.Backends {
 			u.backends.Put(c, key.Placed[key.Service]{Scope: p.Scope, Of: b}, n, none{})
 		}
 	}
 }
 
-// resolve finds what a backendRef of a route in that namespace means.
+// compiled is a route's rules as one Gateway, or all that show no certificate, serve them.
+type compiled struct {
+	rule.Set
+	uses []key.Service // that the route may refer to, whether they are good or not
+}
+
+// compile compiles a route's rules for a Gateway, once for all that need not be told apart.
+func (u *Units) compile(c *sheet.Cell, o *gatewayv1.HTTPRoute, gw key.Name, known map[key.Name]compiled) compiled {
+	id := u.identity.Get(c, gw)
+	if !id.wanted() {
+		gw = key.Name{}
+	}
+	if done, is := known[gw]; is {
+		return done
+	}
+	var out compiled
+	out.Set = rule.Compile(o, func(ref *gatewayv1.BackendRef) (key.Service, condition.Problem) {
+		k, why := u.resolve(c, o.Namespace, ref)
+		if k == (key.Service{}) {
+			return k, why
+		}
+		out.uses = append(out.uses, k)
+		switch port := u.backend.Get(c, k); {
+		case !port.Invalid.IsZero():
+			return k, port.Invalid
+		case port.Policy == key.Name{} || !id.wanted():
+			return k, condition.Problem{}
+		}
+		k.Client = gw
+		why = id.Invalid
+		if !why.IsZero() {
+			why.Message = fmt.Sprintf("Gateway %s: %s", gw, why.Message)
+		}
+		return k, why
+	})
+	known[gw] = out
+	return out
+}
+
+// resolve finds what a backendRef of a route in that namespace means. Whether
+// that can be a backend is not looked at.
 func (u *Units) resolve(c *sheet.Cell, namespace string, ref *gatewayv1.BackendRef) (key.Service, condition.Problem) {
 	n := key.In(namespace, ref.Namespace, ref.Name)
 	group, kind := ptr.Deref(ref.Group, ""), ptr.Deref(ref.Kind, "Service")
@@ -94,8 +136,7 @@ func (u *Units) resolve(c *sheet.Cell, namespace string, ref *gatewayv1.BackendR
 	case ref.Port == nil:
 		return key.Service{}, condition.Problemf(gatewayv1.RouteReasonBackendNotFound, "backendRef %s: a Service needs a port", n)
 	}
-	k := key.Service{Service: n, Port: uint32(*ref.Port)}
-	return k, u.backend.Get(c, k).Invalid
+	return key.Service{Service: n, Port: uint32(*ref.Port)}, condition.Problem{}
 }
 
 // namespaceLabels is the labels of a namespace. One that is only referred to exists, with

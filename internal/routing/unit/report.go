@@ -34,6 +34,7 @@ func (u *Units) reportGateway(c *sheet.Cell, n key.Name) none {
 	as := u.parent.Get(c, n)
 	known := report.Gateway{Gateway: gw.Gateway, Held: gw.Held}
 	known.Unusable = as.Unusable
+	known.Client = u.identity.Get(c, n).Invalid
 	if gw.Scope.IsSharedPool() { // a dedicated Gateway's come with its proxies
 		known.Addresses = u.config.Site.PublishAddresses
 	}
@@ -85,22 +86,21 @@ func (u *Units) reportRoute(c *sheet.Cell, n key.Name) none {
 	if !there || len(r.Parents) == 0 {
 		return none{}
 	}
-	var backends []resource.Name
-	for _, b := range r.Rules.Backends {
-		of := u.cluster.Get(c, b)
-		backends = append(backends, names(of.Cluster, of.Endpoints)...)
-	}
 	value := &gatewayv1.HTTPRouteStatus{}
 	s := report.Status{Key: n.Object(object.HTTPRoute), Generation: e.Generation, Value: value}
 	for i, p := range r.Parents {
-		value.Parents = append(value.Parents, report.RouteParent(u.config.ControllerName, r.Generation, p.Ref, p.Rejected, r.Rules))
+		value.Parents = append(value.Parents, report.RouteParent(u.config.ControllerName, r.Generation, p.Ref, p.Rejected, p.Rules))
 		var need []resource.Name
 		for _, h := range p.Hosts {
 			need = append(need, u.tables.Scope(c, h)...)
 		}
-		if len(need) > 0 {
-			s.Live = append(s.Live, report.Requirement{Scope: p.Scope, Parent: i, Resources: sorted(slices.Concat(need, backends))})
+		if len(need) == 0 {
+			continue
 		}
+		for _, b := range p.Rules.Backends {
+			need = append(need, u.needs(c, b)...)
+		}
+		s.Live = append(s.Live, report.Requirement{Scope: p.Scope, Parent: i, Resources: sorted(need)})
 	}
 	u.say(c, s)
 	return none{}

@@ -5,6 +5,7 @@
 //
 //	class ─► gateway ─► parent ─► route ─► host ─► table ─► star, hostScope ─► world
 //	            │         │         └─► cluster ────────────────────────────► world
+//	            │         │               └─► trust ────────────────────────► world
 //	          owner    listener ─► bound, secret, runtime ──────────────────► world
 //
 // Values enter by Set and Delete; Settle computes, Drain hands out.
@@ -21,19 +22,22 @@ import (
 	"aether.io/aether/internal/routing/certificate"
 	"aether.io/aether/internal/routing/gateway"
 	"aether.io/aether/internal/routing/key"
+	"aether.io/aether/internal/routing/policy"
 	"aether.io/aether/internal/routing/report"
 	"aether.io/aether/internal/routing/sheet"
 	"aether.io/aether/internal/routing/table"
+	"aether.io/aether/internal/routing/trust"
 	"aether.io/aether/internal/scope"
 )
 
-// Config is what the units must know beside the objects. Every field but AccessLogPath
-// is needed.
+// Config is what the units must know beside the objects. Every field but the paths is
+// needed.
 type Config struct {
 	ControllerName   string
 	ReleaseNamespace string
 	Address          string // IP that listeners bind
 	AccessLogPath    string // empty: no logger
+	TrustFile        string // the system's authorities beside each proxy; empty: none
 	Site             gateway.Site
 	System           meshconfig.System
 }
@@ -61,6 +65,10 @@ type Units struct {
 	logged   sheet.Group[scope.Scope, key.Table, none]                 // its tables
 	attached sheet.Group[key.Section, key.Name, none]                  // its routes
 	backends sheet.Group[key.Placed[key.Service], key.Name, none]      // the routes that use it
+	policies sheet.Group[policy.Target, key.Name, int64]               // who wants it, and its age
+	uses     sheet.Group[use, key.Name, none]                          // the routes that make it
+	users    sheet.Group[key.Name, use, none]                          // by Service
+	trusts   sheet.Group[key.Placed[key.Name], string, none]           // by policy: the clusters that need it
 
 	effective *sheet.Formula[string, effective]
 	class     *sheet.Formula[key.Name, class]
@@ -69,6 +77,12 @@ type Units struct {
 	parent    *sheet.Formula[key.Name, parent]
 	secret    *sheet.Formula[key.Name, certificate.Certificate]
 	listener  *sheet.Formula[key.Port, listener]
+	identity  *sheet.Formula[key.Name, identity]
+	bundle    *sheet.Formula[object.Key, trust.Bundle]
+	policy    *sheet.Formula[key.Name, policy.Policy]
+	secured   *sheet.Formula[policy.Target, key.Name]
+	target    *sheet.Formula[policy.Target, policy.Attachment]
+	port      *sheet.Formula[key.Service, backend.Port]
 	backend   *sheet.Formula[key.Service, backend.Port]
 	route     *sheet.Formula[key.Name, route]
 	cluster   *sheet.Formula[key.Service, cluster]
@@ -112,6 +126,12 @@ func (u *Units) makeFormulas() {
 	u.parent = sheet.NewFormula(s, u.computeParent)
 	u.secret = sheet.NewFormula(s, u.computeSecret)
 	u.listener = sheet.NewFormula(s, u.computeListener)
+	u.identity = sheet.NewFormula(s, u.computeIdentity)
+	u.bundle = sheet.NewFormula(s, u.computeBundle)
+	u.policy = sheet.NewFormula(s, u.computePolicy)
+	u.secured = sheet.NewFormula(s, u.computeSecured)
+	u.target = sheet.NewFormula(s, u.computeTarget)
+	u.port = sheet.NewFormula(s, u.computePort)
 	u.backend = sheet.NewFormula(s, u.computeBackend)
 	u.route = sheet.NewFormula(s, u.computeRoute)
 	u.cluster = sheet.NewFormula(s, u.computeCluster)
@@ -121,16 +141,19 @@ func (u *Units) makeFormulas() {
 
 	u.ports.Want(u.bound)
 	u.scopes.Want(u.runtime)
-	u.secrets.Want(sheet.NewFormula(s, u.shipSecret))
+	u.uses.Want(sheet.NewFormula(s, u.computeUse))
 	u.backends.Want(sheet.NewFormula(s, u.shipCluster))
+	u.secrets.Want(sheet.NewFormula(s, u.shipSecret))
+	u.trusts.Want(sheet.NewFormula(s, u.shipTrust))
 
 	u.roots = map[object.Kind][]root{
-		object.EndpointSlice:  {slice},
-		object.ReferenceGrant: {grant},
-		object.GatewayClass:   {sheet.NewFormula(s, u.reportClass)},
-		object.Gateway:        {u.parent, sheet.NewFormula(s, u.reportGateway)},
-		object.HTTPRoute:      {u.route, sheet.NewFormula(s, u.reportRoute)},
-		object.MeshConfig:     {sheet.NewFormula(s, u.reportMeshConfig)},
+		object.EndpointSlice:    {slice},
+		object.ReferenceGrant:   {grant},
+		object.GatewayClass:     {sheet.NewFormula(s, u.reportClass)},
+		object.Gateway:          {u.parent, sheet.NewFormula(s, u.reportGateway)},
+		object.HTTPRoute:        {u.route, sheet.NewFormula(s, u.reportRoute)},
+		object.BackendTLSPolicy: {u.policy, sheet.NewFormula(s, u.reportPolicy)},
+		object.MeshConfig:       {sheet.NewFormula(s, u.reportMeshConfig)},
 	}
 }
 

@@ -35,6 +35,7 @@ func kinds() []kind {
 		{object.Gateway, gateway, func() object.Object { return &gatewayv1.Gateway{} }, nil},
 		{object.HTTPRoute, gateway, func() object.Object { return &gatewayv1.HTTPRoute{} }, nil},
 		{object.ReferenceGrant, gateway, func() object.Object { return &gatewayv1.ReferenceGrant{} }, nil},
+		{object.BackendTLSPolicy, gateway, func() object.Object { return &gatewayv1.BackendTLSPolicy{} }, nil},
 		{object.MeshConfig, configv1.GroupName, func() object.Object { return &configv1.MeshConfig{} }, nil},
 		{object.GatewayParameters, configv1.GroupName, func() object.Object { return &configv1.GatewayParameters{} }, nil},
 	}

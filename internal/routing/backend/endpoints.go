@@ -1,0 +1,81 @@
+package backend
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/utils/ptr"
+
+	"aether.io/aether/internal/envoy"
+)
+
+// Endpoints is the addresses of one Service's port, gathered from its EndpointSlices.
+type Endpoints struct {
+	ready   []envoy.Address
+	leaving []envoy.Address // terminating, and serving still
+}
+
+// Add takes in a slice's addresses at the Service's port of that name, and reports whether
+// it had any. A slice's ports bear the names of the Service's, and the numbers of the
+// pods'; each slice has its own.
+func (e *Endpoints) Add(s *discoveryv1.EndpointSlice, port string) bool {
+	number := portNumber(s, port)
+	if number < 1 || number > 65535 {
+		return false
+	}
+	found := false
+	for i := range s.Endpoints {
+		to := e.list(s.Endpoints[i].Conditions)
+		if to == nil {
+			continue
+		}
+		for _, a := range s.Endpoints[i].Addresses {
+			// Names (addressType FQDN) are left out: what they resolve to is not the
+			// cluster's to say. A slice made by hand may hold anything.
+			ip, err := netip.ParseAddr(a)
+			if ip = ip.Unmap(); err == nil && ip.Zone() == "" && !ip.IsUnspecified() && !ip.IsMulticast() {
+				*to = append(*to, envoy.Address{IP: ip.String(), Port: uint32(number)})
+				found = true
+			}
+		}
+	}
+	return found
+}
+
+// list is where an endpoint of these conditions belongs; nil: nowhere. Not said is ready,
+// serving and not terminating.
+func (e *Endpoints) list(c discoveryv1.EndpointConditions) *[]envoy.Address {
+	switch {
+	case ptr.Deref(c.Ready, true):
+		return &e.ready
+	case ptr.Deref(c.Serving, true) && ptr.Deref(c.Terminating, false):
+		return &e.leaving
+	}
+	return nil
+}
+
+// Addresses is those that requests go to, in order, each once: the ready ones. While
+// there is none, those that serve though they terminate, as Kubernetes' own proxy does:
+// between the last pod's end and the next one's start they are all there is.
+func (e *Endpoints) Addresses() []envoy.Address {
+	list := e.ready
+	if len(list) == 0 {
+		list = e.leaving
+	}
+	slices.SortFunc(list, func(a, b envoy.Address) int {
+		return cmp.Or(cmp.Compare(a.IP, b.IP), cmp.Compare(a.Port, b.Port))
+	})
+	return slices.Compact(list)
+}
+
+func portNumber(s *discoveryv1.EndpointSlice, port string) int32 {
+	for _, p := range s.Ports {
+		if ptr.Deref(p.Name, "") == port && p.Port != nil && ptr.Deref(p.Protocol, corev1.ProtocolTCP) == corev1.ProtocolTCP {
+			return *p.Port
+		}
+	}
+	return 0
+}

@@ -1,0 +1,43 @@
+package unit
+
+import (
+	"k8s.io/utils/ptr"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"aether.io/aether/internal/object"
+	"aether.io/aether/internal/routing/condition"
+	"aether.io/aether/internal/routing/key"
+	"aether.io/aether/internal/routing/sheet"
+)
+
+// identity is what a Gateway shows to backends that are spoken to by TLS. The zero
+// identity shows nothing.
+type identity struct {
+	Secret  key.Name
+	Invalid condition.Problem // it is to show something, and cannot
+}
+
+func (i identity) wanted() bool { return i.shown() || !i.Invalid.IsZero() }
+
+func (i identity) shown() bool { return i.Secret != key.Name{} }
+
+// computeIdentity resolves a Gateway's clientCertificateRef.
+func (u *Units) computeIdentity(c *sheet.Cell, n key.Name) identity {
+	o, _ := get[*gatewayv1.Gateway](u, c, n.Object(object.Gateway))
+	if o == nil || o.Spec.TLS == nil || o.Spec.TLS.Backend == nil || o.Spec.TLS.Backend.ClientCertificateRef == nil {
+		return identity{}
+	}
+	ref := o.Spec.TLS.Backend.ClientCertificateRef
+	to := key.In(n.Namespace, ref.Namespace, ref.Name)
+	invalid := gatewayv1.GatewayReasonInvalidClientCertificateRef
+	switch group, kind := ptr.Deref(ref.Group, ""), ptr.Deref(ref.Kind, "Secret"); {
+	case group != "" || kind != "Secret":
+		return identity{Invalid: condition.Problemf(invalid, "clientCertificateRef %s: %s of group %q is not supported, want Secret", to, kind, group)}
+	case !u.granted(c, object.Gateway, n.Namespace, object.Secret, to):
+		return identity{Invalid: condition.Problemf(gatewayv1.GatewayReasonRefNotPermitted, "clientCertificateRef %s: no ReferenceGrant in namespace %s allows it", to, to.Namespace)}
+	}
+	if s := u.secret.Get(c, to); s.Invalid != "" {
+		return identity{Invalid: condition.Problemf(invalid, "clientCertificateRef: Secret %s: %s", to, s.Invalid)}
+	}
+	return identity{Secret: to}
+}
