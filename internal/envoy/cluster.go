@@ -110,7 +110,7 @@ func upstreamProtocol(p Protocol) *upstreamv3.HttpProtocolOptions {
 	switch p {
 	case HTTP1:
 		explicit.ProtocolConfig = &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig_HttpProtocolOptions{
-			HttpProtocolOptions: &corev3.Http1ProtocolOptions{},
+			HttpProtocolOptions: &corev3.Http1ProtocolOptions{EnableTrailers: true},
 		}
 	case HTTP2:
 		explicit.ProtocolConfig = &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{

@@ -41,6 +41,18 @@ func goldens() map[string]model {
 				{Name: "shop/web/https", SNI: []string{"shop.example", "*.shop.example"}, Secrets: []string{"shop/ecdsa", "shop/rsa"}},
 			},
 		},
+		"listener-guarded": envoy.Listener{
+			Name: "shop/web/443", Address: "0.0.0.0", Port: 10443, Origin: origin,
+			Proxied: envoy.Proxied{Mode: envoy.ProxyAccept, Trusted: []string{"10.0.0.0/8", "fd00::1/64"}},
+			Chains: []envoy.Chain{
+				{Name: "shop/web/any", Port: 443, Secrets: []string{"shop/any"}, MinTLS13: true, Clients: envoy.ClientCertificates{Trust: "shop/web/443/clients"}},
+				{Name: "shop/web/https", Port: 443, SNI: []string{"shop.example"}, Secrets: []string{"shop/any"}, Clients: envoy.ClientCertificates{Trust: "shop/web/443/clients", Optional: true}},
+			},
+		},
+		"scope-misdirected": envoy.Scope{
+			Table: "shop/web/https", Host: "*", PerHost: true, Origin: origin,
+			VirtualHosts: []envoy.VirtualHost{{Host: "*.other.example", Misdirected: true}, {Host: "other.example", Misdirected: true}},
+		},
 		"scope-single": envoy.Scope{
 			Table: "shop/web/80", Host: "*", Origin: origin,
 			VirtualHosts: []envoy.VirtualHost{
@@ -82,7 +94,7 @@ func goldens() map[string]model {
 		"endpoints-of-nothing": envoy.Endpoints{Cluster: "shop/cart/80"},
 		"runtime": envoy.Runtime{AccessLogs: map[string]envoy.AccessLog{
 			"shop/web/80": {Enabled: true, SuccessSample: 10}, "shop/web/https": {SuccessSample: 100},
-		}},
+		}, Connections: map[string]uint32{"shop/web/80": 1000}},
 	}
 }
 

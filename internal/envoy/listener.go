@@ -2,13 +2,13 @@ package envoy
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	inspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
-	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -40,6 +40,9 @@ func (l Listener) check() error {
 	}
 	if err := check.Port(l.Port); err != nil {
 		return within(fmt.Sprintf("port %d", l.Port), err)
+	}
+	if err := l.Proxied.check(); err != nil {
+		return within("PROXY protocol", err)
 	}
 	if len(l.Chains) == 0 {
 		return invalid("chains", "there are none")
@@ -81,6 +84,19 @@ func (c Chain) check() error {
 			return within("secret", err)
 		}
 	}
+	if len(c.Secrets) == 0 && (c.Clients != ClientCertificates{} || c.MinTLS13) {
+		return invalid("TLS", "there is no certificate")
+	}
+	if c.Clients.Trust != "" {
+		if err := check.Name(c.Clients.Trust); err != nil {
+			return within("trust", err)
+		}
+	} else if c.Clients.Optional {
+		return invalid("trust", "there are none")
+	}
+	if c.Port > math.MaxUint16 {
+		return invalid("port", "%d is no port", c.Port)
+	}
 	if strings.ContainsAny(c.AccessLog, "\x00\r\n") {
 		return invalid("access log", "path has a line break")
 	}
@@ -115,68 +131,71 @@ func (l Listener) Resource() (*resource.Resource, error) {
 		tls = tls || len(c.Secrets) > 0
 	}
 	for _, c := range l.Chains {
-		chain, err := c.encode(tls)
-		if err != nil {
-			return nil, attribute(l.Origin, within("listener "+l.Name+": chain "+c.Name, err))
+		for _, way := range l.Proxied.split() {
+			chain, err := c.encode(tls, way)
+			if err != nil {
+				return nil, attribute(l.Origin, within("listener "+l.Name+": chain "+c.Name, err))
+			}
+			m.FilterChains = append(m.FilterChains, chain)
 		}
-		m.FilterChains = append(m.FilterChains, chain)
 	}
-	if tls {
-		inspector, err := wire.Pack(&inspectorv3.TlsInspector{})
-		if err != nil {
-			return nil, err
-		}
-		m.ListenerFiltersTimeout = durationpb.New(handshakeTimeout)
-		m.ListenerFilters = []*listenerv3.ListenerFilter{{
-			Name:       "envoy.filters.listener.tls_inspector",
-			ConfigType: &listenerv3.ListenerFilter_TypedConfig{TypedConfig: inspector},
-		}}
+	if err := l.inspect(m, tls); err != nil {
+		return nil, attribute(l.Origin, within("listener "+l.Name, err))
 	}
 	return encode(l.Name, m, l.Origin)
 }
 
-// encode makes the filter chain; inspected says that the listener looks at the first
-// bytes of a connection, so that plain ones can be told from TLS.
-func (c Chain) encode(inspected bool) (*listenerv3.FilterChain, error) {
+// inspect adds what looks at the first bytes of each connection.
+func (l Listener) inspect(m *listenerv3.Listener, tls bool) error {
+	if l.Proxied.Mode != ProxyOff {
+		f, err := l.Proxied.filter()
+		if err != nil {
+			return err
+		}
+		m.ListenerFilters = append(m.ListenerFilters, f)
+	}
+	if tls {
+		config, err := wire.Pack(&inspectorv3.TlsInspector{})
+		if err != nil {
+			return err
+		}
+		m.ListenerFilters = append(m.ListenerFilters, &listenerv3.ListenerFilter{
+			Name:       "envoy.filters.listener.tls_inspector",
+			ConfigType: &listenerv3.ListenerFilter_TypedConfig{TypedConfig: config},
+		})
+	}
+	if len(m.GetListenerFilters()) > 0 {
+		m.ListenerFiltersTimeout = durationpb.New(handshakeTimeout)
+	}
+	return nil
+}
+
+// encode makes the filter chain for one way to it; inspected says that the listener looks
+// for TLS, so that plain connections can be told from it.
+func (c Chain) encode(inspected bool, way reached) (*listenerv3.FilterChain, error) {
 	http, err := hcm.Config{
 		Table:       c.Name,
 		PerHost:     c.PerHost,
 		AccessLog:   c.AccessLog,
 		TrustedHops: c.TrustedHops,
+		Port:        c.Port,
+		Direct:      way.direct,
 	}.Filter()
 	if err != nil {
 		return nil, err
 	}
-	m := &listenerv3.FilterChain{Name: c.Name, Filters: []*listenerv3.Filter{http}}
+	m := &listenerv3.FilterChain{Name: c.Name + way.suffix, Filters: []*listenerv3.Filter{http}}
+	match := &listenerv3.FilterChainMatch{DirectSourcePrefixRanges: way.by}
 	switch {
 	case len(c.Secrets) > 0:
-		m.FilterChainMatch = &listenerv3.FilterChainMatch{TransportProtocol: "tls", ServerNames: c.SNI}
+		match.TransportProtocol, match.ServerNames = "tls", c.SNI
 		m.TransportSocketConnectTimeout = durationpb.New(handshakeTimeout)
 		m.TransportSocket, err = c.transportSocket()
 	case inspected:
-		m.FilterChainMatch = &listenerv3.FilterChainMatch{TransportProtocol: "raw_buffer"}
+		match.TransportProtocol = "raw_buffer"
+	}
+	if !proto.Equal(match, &listenerv3.FilterChainMatch{}) {
+		m.FilterChainMatch = match
 	}
 	return m, err
-}
-
-func (c Chain) transportSocket() (*corev3.TransportSocket, error) {
-	common := &tlsv3.CommonTlsContext{
-		TlsParams: &tlsv3.TlsParameters{
-			TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_2,
-			TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
-		},
-		AlpnProtocols: []string{"h2", "http/1.1"},
-	}
-	for _, name := range c.Secrets {
-		common.TlsCertificateSdsSecretConfigs = append(common.TlsCertificateSdsSecretConfigs,
-			&tlsv3.SdsSecretConfig{Name: name, SdsConfig: wire.ADS(secretWait)})
-	}
-	config, err := wire.Pack(&tlsv3.DownstreamTlsContext{CommonTlsContext: common})
-	if err != nil {
-		return nil, err
-	}
-	return &corev3.TransportSocket{
-		Name:       "envoy.transport_sockets.tls",
-		ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: config},
-	}, nil
 }

@@ -16,8 +16,29 @@ type Listener struct {
 	Address string // IP to bind
 	Port    uint32 // port to bind, offset already added
 	Chains  []Chain
+	Proxied Proxied
 	Origin  []object.Key
 }
+
+// Proxied is what is made of PROXY protocol headers (versions 1 and 2) in front of
+// connections. The zero Proxied takes them for an error of the client.
+type Proxied struct {
+	Mode ProxyMode
+	// Trusted is the CIDRs of the peers whose header is believed; empty: every peer's.
+	// Others are refused if headers are required, and else served under their own
+	// address, whatever their header says.
+	Trusted []string
+}
+
+// ProxyMode says whether connections begin with a PROXY header.
+type ProxyMode uint8
+
+// The modes: never, if there is one, always.
+const (
+	ProxyOff ProxyMode = iota
+	ProxyAccept
+	ProxyRequire
+)
 
 // Chain is one filter chain: one route table behind one way of being reached.
 type Chain struct {
@@ -27,7 +48,18 @@ type Chain struct {
 	PerHost   bool     // one scope a host with the miss path, else all hosts in <table>|*
 	AccessLog string   // path of the JSON lines access log; empty: no logger installed
 
-	TrustedHops uint32 // proxies in front whose X-Forwarded-For is believed
+	TrustedHops uint32 // proxies in front whose X-Forwarded-* headers are believed
+	Port        uint32 // the port as clients know it, for X-Forwarded-Port
+
+	MinTLS13 bool // refuse TLS 1.2, the oldest version that is served otherwise
+	Clients  ClientCertificates
+}
+
+// ClientCertificates is what a chain with Secrets asks of its clients. The zero value
+// asks for no certificate.
+type ClientCertificates struct {
+	Trust    string // SDS name of the Trust that they are verified by
+	Optional bool   // also serve clients without a certificate, or with one that does not verify
 }
 
 // Scope is the routes of one (table, host), or of the whole table if Host is "*":
@@ -43,8 +75,9 @@ type Scope struct {
 // VirtualHost is the routes of one host in the order in which they are tried.
 // A request that none matches gets 404.
 type VirtualHost struct {
-	Host   string // exact, "*.x" or "*"; lower case
-	Routes []Route
+	Host        string // exact, "*.x" or "*"; lower case
+	Routes      []Route
+	Misdirected bool // the host belongs to another table of the port: what no route matches gets 421, not 404
 }
 
 // Route is one match of one rule.
@@ -158,8 +191,9 @@ type Secret struct {
 // Runtime is the runtime layer of a scope: what changes in a running Envoy without
 // an update of any other resource.
 type Runtime struct {
-	AccessLogs map[string]AccessLog // by route table
-	Origin     []object.Key
+	AccessLogs  map[string]AccessLog // by route table
+	Connections map[string]uint32    // by listener: how many it holds at a time; absent: no limit
+	Origin      []object.Key
 }
 
 // AccessLog is which requests of a route table are logged.

@@ -255,6 +255,12 @@ func ask(t *testing.T, port uint32, lines ...string) answer {
 	if err != nil {
 		t.Fatalf("%q: %v", lines, err)
 	}
+	return decode(t, resp)
+}
+
+// decode reads a response to its end.
+func decode(t *testing.T, resp *http.Response) answer {
+	t.Helper()
 	defer resp.Body.Close()
 	a := answer{Status: resp.StatusCode, Header: resp.Header}
 	body, err := io.ReadAll(resp.Body)

@@ -25,7 +25,18 @@ func (r Runtime) check() error {
 			return invalid("access log "+table+": success sample", "%d: want 0 to 100", log.SuccessSample)
 		}
 	}
+	for name := range r.Connections {
+		if err := check.Name(name); err != nil {
+			return within("connections of "+name, err)
+		}
+	}
 	return nil
+}
+
+// connectionLimit is Envoy's own key; the listener's name is taken as it is, dots and
+// slashes too. A connection above the limit is closed as it comes in.
+func connectionLimit(listener string) string {
+	return "envoy.resource_limits.listener." + listener + ".connection_limit"
 }
 
 // Resource encodes the layer under RuntimeName. A table that is not in it logs nothing.
@@ -41,6 +52,9 @@ func (r Runtime) Resource() (*resource.Resource, error) {
 		}
 		layer.Fields[hcm.AccessLogEnabled+table] = structpb.NewNumberValue(enabled)
 		layer.Fields[hcm.AccessLogSuccess+table] = structpb.NewNumberValue(float64(log.SuccessSample))
+	}
+	for listener, limit := range r.Connections {
+		layer.Fields[connectionLimit(listener)] = structpb.NewNumberValue(float64(limit))
 	}
 	return encode(RuntimeName, &runtimev3.Runtime{Name: RuntimeName, Layer: layer}, r.Origin)
 }

@@ -101,12 +101,16 @@ func (v VirtualHost) encode(table string) *routev3.VirtualHost {
 	for _, r := range v.Routes {
 		m.Routes = append(m.Routes, r.encode())
 	}
+	status := uint32(404)
+	if v.Misdirected {
+		status = 421
+	}
 	// Ends the search: a host that matched never falls through to a wildcard. The empty
 	// prefix is any path, also the "*" of OPTIONS.
 	m.Routes = append(m.Routes, &routev3.Route{
-		Name:   m.GetName() + "|404",
+		Name:   fmt.Sprintf("%s|%d", m.GetName(), status),
 		Match:  &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: ""}},
-		Action: respond(404),
+		Action: respond(status),
 	})
 	return m
 }

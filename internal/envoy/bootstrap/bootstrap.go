@@ -177,7 +177,8 @@ func layeredRuntime() *bootstrapv3.LayeredRuntime {
 	return &bootstrapv3.LayeredRuntime{Layers: []*bootstrapv3.RuntimeLayer{
 		{Name: "static", LayerSpecifier: &bootstrapv3.RuntimeLayer_StaticLayer{StaticLayer: &structpb.Struct{
 			Fields: map[string]*structpb.Value{
-				"re2.max_program_size.error_level": structpb.NewNumberValue(check.EnvoyMaxRegexSize),
+				"envoy.reloadable_features.strict_chunk_parsing": structpb.NewBoolValue(true),
+				"re2.max_program_size.error_level":               structpb.NewNumberValue(check.EnvoyMaxRegexSize),
 			},
 		}}},
 		{Name: wire.RuntimeLayer, LayerSpecifier: &bootstrapv3.RuntimeLayer_RtdsLayer_{RtdsLayer: &bootstrapv3.RuntimeLayer_RtdsLayer{

@@ -7,13 +7,11 @@ import (
 	"fmt"
 	"time"
 
-	mutationv3 "github.com/envoyproxy/go-control-plane/envoy/config/common/mutation_rules/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	luav3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/lua/v3"
 	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
-	headerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/http/early_header_mutation/header_mutation/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -42,6 +40,9 @@ const (
 	streamIdleTimeout     = 5 * time.Minute  // a stream on which nothing moves, upgraded ones too
 	connectionIdleTimeout = time.Hour        // a connection without a stream
 	requestHeadersTimeout = 10 * time.Second // from a request's first byte to the end of its headers
+
+	maxHeaderKilobytes = 60 // all headers of a request together; more is answered with 431
+	maxHeaders         = 100
 
 	maxConcurrentStreams    = 100
 	initialStreamWindow     = 64 << 10
@@ -78,7 +79,9 @@ type Config struct {
 	Table       string // required; letters, digits and "-._/"
 	PerHost     bool   // one scope a host with the miss path, else all hosts in <table>|*
 	AccessLog   string // path of the JSON lines access log; empty: no logger installed
-	TrustedHops uint32 // proxies in front whose X-Forwarded-For is believed
+	TrustedHops uint32 // proxies in front whose X-Forwarded-* headers are believed
+	Port        uint32 // the port as clients know it; 0: not told
+	Direct      bool   // the client's address is the peer's, whatever a PROXY header said
 }
 
 // ScopeKey is the key of the scope of a table's host, and by convention its name.
@@ -103,7 +106,7 @@ func (c Config) Filter() (*listenerv3.Filter, error) {
 // connectionManager serves the route table. Its defaults are those of Envoy's
 // guide to edge proxies; where they differ from it, the reason stands beside them.
 func (c Config) connectionManager() (*hcmv3.HttpConnectionManager, error) {
-	mutation, err := c.scopeMutation()
+	mutation, err := c.earlyMutation()
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +127,8 @@ func (c Config) connectionManager() (*hcmv3.HttpConnectionManager, error) {
 		AccessLog:                     logs,
 
 		UseRemoteAddress:             wrapperspb.Bool(true),
-		XffNumTrustedHops:            c.TrustedHops,
+		SkipXffAppend:                true,              // earlyMutation has appended the peer,
+		XffNumTrustedHops:            c.TrustedHops + 1, // which counts as one hop
 		InternalAddressConfig:        nobodyInternal(),
 		NormalizePath:                wrapperspb.Bool(true),
 		MergeSlashes:                 false,
@@ -139,8 +143,10 @@ func (c Config) connectionManager() (*hcmv3.HttpConnectionManager, error) {
 			// Dropped and not refused, as other ingress proxies do: many backends read
 			// x_a as x-a, which the proxy's own header rules would not see.
 			HeadersWithUnderscoresAction: corev3.HttpProtocolOptions_DROP_HEADER,
+			MaxHeadersCount:              wrapperspb.UInt32(maxHeaders),
 		},
-		HttpProtocolOptions: &corev3.Http1ProtocolOptions{AcceptHttp_10: true},
+		MaxRequestHeadersKb: wrapperspb.UInt32(maxHeaderKilobytes),
+		HttpProtocolOptions: &corev3.Http1ProtocolOptions{AcceptHttp_10: true, EnableTrailers: true},
 		Http2ProtocolOptions: &corev3.Http2ProtocolOptions{
 			MaxConcurrentStreams:        wrapperspb.UInt32(maxConcurrentStreams),
 			InitialStreamWindowSize:     wrapperspb.UInt32(initialStreamWindow),
@@ -173,6 +179,9 @@ func (c Config) httpFilters() ([]*hcmv3.HttpFilter, error) {
 		})
 		return err
 	}
+	if err := add(guardFilter, guard()); err != nil {
+		return nil, err
+	}
 	if c.PerHost {
 		if err := add(MissFilter, &luav3.Lua{DefaultSourceCode: wire.Text(missPath)}); err != nil {
 			return nil, err
@@ -182,25 +191,6 @@ func (c Config) httpFilters() ([]*hcmv3.HttpFilter, error) {
 		return nil, err
 	}
 	return filters, nil
-}
-
-// scopeMutation writes the scope key before the first route look-up, over whatever the
-// client sent.
-func (c Config) scopeMutation() (*corev3.TypedExtensionConfig, error) {
-	key := ScopeKey(c.Table, AnyHost)
-	if c.PerHost {
-		key = ScopeKey(c.Table, "%REQ(:AUTHORITY)%")
-	}
-	config, err := wire.Pack(&headerv3.HeaderMutation{Mutations: []*mutationv3.HeaderMutation{{
-		Action: &mutationv3.HeaderMutation_Append{Append: &corev3.HeaderValueOption{
-			Header:       &corev3.HeaderValue{Key: ScopeHeader, Value: key},
-			AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
-		}},
-	}}})
-	return &corev3.TypedExtensionConfig{
-		Name:        "envoy.http.early_header_mutation.header_mutation",
-		TypedConfig: config,
-	}, err
 }
 
 // scopedRoutes is the same for every chain and both modes. What follows a ":" is cut from
