@@ -90,6 +90,7 @@ func (s *statuses) Update(list []routing.Status) {
 		s.updates = append(s.updates, u.Key)
 	}
 }
+
 func (s *statuses) Hold(held map[object.Key]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
