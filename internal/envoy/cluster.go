@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"aether.io/aether/internal/envoy/check"
+	"aether.io/aether/internal/envoy/route"
 	"aether.io/aether/internal/envoy/wire"
 	"aether.io/aether/internal/resource"
 )
@@ -55,7 +56,7 @@ func (c Cluster) check() error {
 }
 
 func checkClusterName(name string) error {
-	if slices.Contains([]string{wire.XDSCluster, invalidBackend}, name) {
+	if slices.Contains([]string{wire.XDSCluster, route.InvalidBackend}, name) {
 		return fmt.Errorf("%q is reserved", name)
 	}
 	return check.Name(name)

@@ -7,6 +7,7 @@ package envoy
 import (
 	"time"
 
+	"aether.io/aether/internal/envoy/route"
 	"aether.io/aether/internal/object"
 )
 
@@ -75,56 +76,31 @@ type Scope struct {
 // VirtualHost is the routes of one host in the order in which they are tried.
 // A request that none matches gets 404.
 type VirtualHost struct {
+	Port   uint32 // the listener's, as the Gateway says it: redirects go by it; 0: the scheme's
+	Secure bool   // the listener's protocol is HTTPS: redirects go by it
+
 	Host        string // exact, "*.x" or "*"; lower case
 	Routes      []Route
 	Misdirected bool // the host belongs to another table of the port: what no route matches gets 421, not 404
 }
 
-// Route is one match of one rule.
-type Route struct {
-	Name     string // <ns>/<route>/<rule>/<match>, unique in its virtual host
-	Path     PathMatch
-	Headers  []HeaderMatch
-	Method   string // empty: any
-	Query    []QueryMatch
-	Backends []WeightedBackend // empty: answered with 500
-}
-
-// PathMatch says which paths match. The zero PathMatch is every path.
-type PathMatch struct {
-	Kind  PathKind
-	Value string
-}
-
-// PathKind is how a path is compared.
-type PathKind uint8
+// What is in a virtual host, by its own package.
+type (
+	Route           = route.Route
+	PathMatch       = route.PathMatch
+	PathKind        = route.PathKind
+	HeaderMatch     = route.HeaderMatch
+	QueryMatch      = route.QueryMatch
+	WeightedBackend = route.Backend
+	Filters         = route.Filters
+)
 
 // The ways to compare a path.
 const (
-	PathPrefix PathKind = iota // segment-wise, trailing slash ignored
-	PathExact
-	PathRegex // RE2, the whole path
+	PathPrefix = route.PathPrefix
+	PathExact  = route.PathExact
+	PathRegex  = route.PathRegex
 )
-
-// HeaderMatch is one header condition.
-type HeaderMatch struct {
-	Name  string // lower case
-	Value string
-	Regex bool // RE2, the whole value
-}
-
-// QueryMatch is one query parameter condition; values are compared as sent, not decoded.
-type QueryMatch struct {
-	Name  string
-	Value string
-	Regex bool
-}
-
-// WeightedBackend is one share of a route's requests.
-type WeightedBackend struct {
-	Cluster string // empty: an invalid backend, whose share is answered with 500
-	Weight  uint32 // a route whose weights are all 0 is answered with 500
-}
 
 // Cluster is one port of one Service.
 type Cluster struct {

@@ -10,6 +10,7 @@ import (
 
 	"aether.io/aether/internal/envoy/check"
 	"aether.io/aether/internal/envoy/hcm"
+	"aether.io/aether/internal/envoy/route"
 	"aether.io/aether/internal/envoy/wire"
 	"aether.io/aether/internal/resource"
 )
@@ -85,7 +86,11 @@ func (s Scope) Resource() (*resource.Resource, error) {
 		TypedPerFilterConfig: map[string]*anypb.Any{hcm.MissFilter: off},
 	}
 	for _, v := range s.VirtualHosts {
-		config.VirtualHosts = append(config.VirtualHosts, v.encode(s.Table))
+		m, err := v.encode(s.Table)
+		if err != nil {
+			return nil, attribute(s.Origin, within("scope "+s.name(), err))
+		}
+		config.VirtualHosts = append(config.VirtualHosts, m)
 	}
 	return encode(s.name(), &routev3.ScopedRouteConfiguration{
 		Name:               s.name(),
@@ -96,10 +101,14 @@ func (s Scope) Resource() (*resource.Resource, error) {
 	}, s.Origin)
 }
 
-func (v VirtualHost) encode(table string) *routev3.VirtualHost {
+func (v VirtualHost) encode(table string) (*routev3.VirtualHost, error) {
 	m := &routev3.VirtualHost{Name: hcm.ScopeKey(table, v.Host), Domains: []string{v.Host}}
 	for _, r := range v.Routes {
-		m.Routes = append(m.Routes, r.encode())
+		list, err := r.Encode(route.Host{Name: v.Host, Port: v.Port, Secure: v.Secure})
+		if err != nil {
+			return nil, err
+		}
+		m.Routes = append(m.Routes, list...)
 	}
 	status := uint32(404)
 	if v.Misdirected {
@@ -110,7 +119,7 @@ func (v VirtualHost) encode(table string) *routev3.VirtualHost {
 	m.Routes = append(m.Routes, &routev3.Route{
 		Name:   fmt.Sprintf("%s|%d", m.GetName(), status),
 		Match:  &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: ""}},
-		Action: respond(status),
+		Action: route.Respond(status),
 	})
-	return m
+	return m, nil
 }

@@ -2,39 +2,18 @@ package envoy
 
 import (
 	"errors"
-	"fmt"
 
+	"aether.io/aether/internal/envoy/check"
 	"aether.io/aether/internal/object"
 )
 
-// InvalidError says that a model cannot be served by Envoy. It is found before the
-// resource leaves the controller, because Envoy refuses many resources for one bad one.
-type InvalidError struct {
-	Origin []object.Key // the objects the resource was made from
-	Route  string       // the route at fault, empty if it is no route's
-	Field  string       // what is wrong, in model terms
-	Err    error
-}
+// InvalidError says that a model cannot be served by Envoy.
+type InvalidError = check.InvalidError
 
-func (e *InvalidError) Error() string { return e.Field + ": " + e.Err.Error() }
-
-// Unwrap returns the reason without the place.
-func (e *InvalidError) Unwrap() error { return e.Err }
-
-func invalid(field, format string, args ...any) error {
-	return &InvalidError{Field: field, Err: fmt.Errorf(format, args...)}
-}
+func invalid(field, format string, args ...any) error { return check.Invalid(field, format, args...) }
 
 // within puts a place before the place an error names.
-func within(place string, err error) error {
-	if e, ok := errors.AsType[*InvalidError](err); ok {
-		return &InvalidError{Origin: e.Origin, Route: e.Route, Field: place + ": " + e.Field, Err: e.Err}
-	}
-	if err != nil {
-		return &InvalidError{Field: place, Err: err}
-	}
-	return nil
-}
+func within(place string, err error) error { return check.Within(place, err) }
 
 // attribute names the objects an error is about.
 func attribute(origin []object.Key, err error) error {

@@ -9,6 +9,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	corsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/cors/v3"
 	luav3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/lua/v3"
 	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
@@ -33,6 +34,9 @@ const (
 
 	// MissFilter is the miss path's name, by which every scope turns it off.
 	MissFilter = "aether.miss"
+
+	// CORSFilter is the filter that marks responses for origins, as routes configure it.
+	CORSFilter = "envoy.filters.http.cors"
 
 	// AnyHost is the host in the key of the scope that the miss path ends in.
 	AnyHost = "*"
@@ -186,6 +190,9 @@ func (c Config) httpFilters() ([]*hcmv3.HttpFilter, error) {
 		if err := add(MissFilter, &luav3.Lua{DefaultSourceCode: wire.Text(missPath)}); err != nil {
 			return nil, err
 		}
+	}
+	if err := add(CORSFilter, &corsv3.Cors{}); err != nil {
+		return nil, err
 	}
 	if err := add("envoy.filters.http.router", &routerv3.Router{SuppressEnvoyHeaders: true}); err != nil {
 		return nil, err
