@@ -11,6 +11,7 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
 
 	"aether.io/aether/internal/logkey"
 	"aether.io/aether/internal/xds/delta"
@@ -53,7 +54,10 @@ func (s *Server) Run(ctx context.Context) (err error) {
 
 	l := newLoop(s, book, store)
 	g := grpc.NewServer(grpc.MaxRecvMsgSize(maxRequest), grpc.MaxConcurrentStreams(16),
-		grpc.ConnectionTimeout(10*time.Second))
+		grpc.ConnectionTimeout(10*time.Second),
+		// Our Envoy may ask as often as its bootstrap says whether we are there. By default
+		// gRPC ends the connection of a client that asks more than once in 5 minutes.
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Nanosecond, PermitWithoutStream: true}))
 	discoveryv3.RegisterAggregatedDiscoveryServiceServer(g, service{Server: s})
 	parts, ctx := errgroup.WithContext(ctx)
 	parts.Go(func() error {
