@@ -1,0 +1,89 @@
+package reference
+
+import "strings"
+
+// Header is one header line.
+type Header struct{ Name, Value string }
+
+// Request is one as a client sends it.
+type Request struct {
+	Port    int32 // the listener's
+	TLS     bool
+	SNI     string // server name of the TLS handshake; may be empty
+	Method  string
+	Target  string // as on the request line: a path, with a query or without
+	Host    string // as in the Host header
+	Headers []Header
+}
+
+// host is what is matched: "Implementations MUST ignore any port value specified in the
+// HTTP Host header while performing a match". Host names are not case-sensitive (RFC 9110,
+// 4.2.3), and one with a trailing dot is the same name.
+func (r Request) host() string {
+	host := r.Host
+	if i := strings.LastIndexByte(host, ':'); i >= 0 && !strings.Contains(host[:i], ":") {
+		host = host[:i]
+	}
+	return strings.ToLower(strings.TrimSuffix(host, "."))
+}
+
+// path is what is matched. Choice: dot segments, plain or escaped, are resolved first (RFC
+// 3986, 5.2.4); duplicate slashes are kept, and escaped ones stay escaped.
+func (r Request) path() string {
+	path, _, _ := strings.Cut(r.Target, "?")
+	path = strings.NewReplacer("%2e", ".", "%2E", ".").Replace(path)
+	in, out := path, ""
+	for in != "" {
+		switch {
+		case strings.HasPrefix(in, "/./"):
+			in = in[2:]
+		case in == "/.":
+			in = "/"
+		case strings.HasPrefix(in, "/../"), in == "/..":
+			in = "/" + strings.TrimPrefix(in[3:], "/")
+			out = out[:max(strings.LastIndexByte(out, '/'), 0)]
+		default:
+			next := strings.IndexByte(in[1:], '/') + 1
+			if next == 0 {
+				next = len(in)
+			}
+			out += in[:next]
+			in = in[next:]
+		}
+	}
+	return out
+}
+
+// header is the values of a header. "When a header is repeated in an HTTP request, it is
+// implementation-specific behavior as to how this is represented." Choice: each is matched
+// by itself, and one that matches is enough.
+func (r Request) header(name string) (values []string) {
+	if strings.EqualFold(name, "Host") {
+		// Choice: a trailing dot is taken away before anything is matched.
+		host, port, colon := strings.Cut(r.Host, ":")
+		if host = strings.TrimSuffix(host, "."); colon {
+			host += ":" + port
+		}
+		return []string{host}
+	}
+	for _, h := range r.Headers {
+		if strings.EqualFold(h.Name, name) {
+			values = append(values, strings.TrimSpace(h.Value))
+		}
+	}
+	return values
+}
+
+// query is the value of a parameter: "it is *recommended* that implementations should match
+// against the first value of the param". Choice: names and values are matched as they are
+// sent, escapes and all.
+func (r Request) query(name string) (string, bool) {
+	_, query, _ := strings.Cut(r.Target, "?")
+	for part := range strings.SplitSeq(query, "&") {
+		key, val, _ := strings.Cut(part, "=")
+		if part != "" && key == name {
+			return val, true
+		}
+	}
+	return "", false
+}
