@@ -185,7 +185,10 @@ func describeResource(r *resource.Resource) any {
 			if match := c.GetFilterChainMatch(); match != nil {
 				by = fmt.Sprintf("%s %v", match.GetTransportProtocol(), match.GetServerNames())
 			}
-			out = append(out, fmt.Sprintf("table %s by %s", c.GetName(), by))
+			for _, r := range c.GetFilterChainMatch().GetDirectSourcePrefixRanges() {
+				by += fmt.Sprintf(" of %s/%d", r.GetAddressPrefix(), r.GetPrefixLen().GetValue())
+			}
+			out = append(out, fmt.Sprintf("table %s by %s%s", c.GetName(), by, describeClients(c)))
 		}
 		return out
 	case envoy.ClusterType:
@@ -211,8 +214,12 @@ func describeResource(r *resource.Resource) any {
 		hosts := map[string]any{}
 		for _, v := range m.GetRouteConfiguration().GetVirtualHosts() {
 			routes := []any{}
-			for _, route := range v.GetRoutes()[:len(v.GetRoutes())-1] { // the last is the 404
+			last := len(v.GetRoutes()) - 1
+			for _, route := range v.GetRoutes()[:last] {
 				routes = append(routes, describeRoute(route))
+			}
+			if status := v.GetRoutes()[last].GetDirectResponse().GetStatus(); status != 404 { // which is how all others end
+				routes = append(routes, fmt.Sprintf("else %d", status))
 			}
 			hosts[v.GetDomains()[0]] = routes
 		}
@@ -245,6 +252,28 @@ func describeTLS(r *resource.Resource, m *clusterv3.Cluster) string {
 	}
 	return fmt.Sprintf("%s; TLS asks for %s by %s, wants %s, believes %s%s",
 		originOf(r), t.GetSni(), strings.Join(common.GetAlpnProtocols(), " "), strings.Join(names, " or "), trust, shows)
+}
+
+// describeClients is what is not the default of a chain that terminates TLS.
+func describeClients(c *listenerv3.FilterChain) string {
+	var m tlsv3.DownstreamTlsContext
+	if c.GetTransportSocket() == nil {
+		return ""
+	}
+	if err := c.GetTransportSocket().GetTypedConfig().UnmarshalTo(&m); err != nil {
+		panic(err)
+	}
+	out := ""
+	if v := m.GetCommonTlsContext().GetTlsParams().GetTlsMinimumProtocolVersion(); v != tlsv3.TlsParameters_TLSv1_2 {
+		out += ", from " + v.String()
+	}
+	if s := m.GetCommonTlsContext().GetValidationContextSdsSecretConfig(); s != nil {
+		out += fmt.Sprintf(", clients by %s, required %v", s.GetName(), m.GetRequireClientCertificate().GetValue())
+	}
+	if s := m.GetCommonTlsContext().GetCombinedValidationContext(); s != nil {
+		out += fmt.Sprintf(", clients by %s, required %v, %s", s.GetValidationContextSdsSecretConfig().GetName(), m.GetRequireClientCertificate().GetValue(), s.GetDefaultValidationContext().GetTrustChainVerification())
+	}
+	return out
 }
 
 func originOf(r *resource.Resource) string {

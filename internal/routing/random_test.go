@@ -113,6 +113,7 @@ func (g *generator) object(k object.Key) object.Object {
 		return &configv1.GatewayParameters{ObjectMeta: m, Spec: configv1.GatewayParametersSpec{
 			Mode:        maybe(g, pick(g, configv1.GatewayModeShared, configv1.GatewayModeDedicated)),
 			RouteScopes: maybe(g, pick(g, configv1.RouteScopesAuto, configv1.RouteScopesSingle, configv1.RouteScopesPerHost)),
+			Clients:     maybe(g, g.clients()),
 		}}
 	case object.BackendTLSPolicy:
 		return g.policy(m)
@@ -120,6 +121,31 @@ func (g *generator) object(k object.Key) object.Object {
 	}
 	p := pairs()
 	return &corev1.ConfigMap{ObjectMeta: m, Data: map[string]string{pick(g, trust.Key, trust.Key, "other"): pick(g, string(p[0].cert), string(p[1].cert), "garbage")}}
+}
+
+func (g *generator) clients() configv1.ClientPolicy {
+	return configv1.ClientPolicy{
+		TrustedHops: maybe(g, int32(g.IntN(2))), ConnectionLimit: maybe(g, int32(g.IntN(3))),
+		TLS: maybe(g, configv1.ClientTLS{MinVersion: maybe(g, pick(g, configv1.TLS12, configv1.TLS13))}),
+		ProxyProtocol: maybe(g, configv1.ProxyProtocol{
+			Mode:         maybe(g, pick(g, configv1.ProxyProtocolOff, configv1.ProxyProtocolAccept, configv1.ProxyProtocolRequire)),
+			TrustedCIDRs: pick(g, nil, []configv1.CIDR{"10.0.0.0/8"}, []configv1.CIDR{"10.0.0.0/8", "fd00::/8"}),
+		}),
+	}
+}
+
+// validation is how a Gateway verifies its clients.
+func (g *generator) validation() gatewayv1.TLSConfig {
+	if g.IntN(3) == 0 {
+		return gatewayv1.TLSConfig{}
+	}
+	v := &gatewayv1.FrontendTLSValidation{Mode: pick(g, gatewayv1.AllowValidOnly, gatewayv1.AllowInsecureFallback, "")}
+	for range 1 + g.IntN(2) {
+		v.CACertificateRefs = append(v.CACertificateRefs, gatewayv1.ObjectReference{
+			Kind: pick[gatewayv1.Kind](g, "ConfigMap", "ConfigMap", "ConfigMap", "Secret"), Name: pick[gatewayv1.ObjectName](g, "one", "two"), Namespace: maybe(g, gatewayv1.Namespace(g.namespace())),
+		})
+	}
+	return gatewayv1.TLSConfig{Validation: v}
 }
 
 func (g *generator) policy(m metav1.ObjectMeta) *gatewayv1.BackendTLSPolicy {
@@ -167,6 +193,14 @@ func (g *generator) gateway(m metav1.ObjectMeta) *gatewayv1.Gateway {
 		o.Spec.TLS = &gatewayv1.GatewayTLSConfig{Backend: &gatewayv1.GatewayBackendTLS{ClientCertificateRef: &gatewayv1.SecretObjectReference{
 			Name: pick[gatewayv1.ObjectName](g, "one", "two"), Namespace: maybe(g, gatewayv1.Namespace(g.namespace())), Kind: maybe(g, pick[gatewayv1.Kind](g, "Secret", "Secret", "Bucket")),
 		}}}
+	}
+	if g.IntN(3) == 0 {
+		o.Spec.TLS = &gatewayv1.GatewayTLSConfig{Frontend: &gatewayv1.FrontendTLSConfig{Default: g.validation()}}
+		for _, port := range []int32{80, 443} {
+			if g.IntN(3) == 0 {
+				o.Spec.TLS.Frontend.PerPort = append(o.Spec.TLS.Frontend.PerPort, gatewayv1.TLSPortConfig{Port: port, TLS: g.validation()})
+			}
+		}
 	}
 	for i := range 1 + g.IntN(4) {
 		l := gatewayv1.Listener{
@@ -251,8 +285,8 @@ func (g *generator) match() gatewayv1.HTTPRouteMatch {
 
 func (g *generator) grant(m metav1.ObjectMeta) object.Object {
 	spec := gatewayv1.ReferenceGrantSpec{
-		From: []gatewayv1.ReferenceGrantFrom{{Group: gatewayv1.GroupName, Kind: pick[gatewayv1.Kind](g, "HTTPRoute", "Gateway"), Namespace: gatewayv1.Namespace(g.namespace())}},
-		To:   []gatewayv1.ReferenceGrantTo{{Kind: pick[gatewayv1.Kind](g, "Service", "Secret"), Name: maybe(g, pick[gatewayv1.ObjectName](g, "one", "two"))}},
+		From: []gatewayv1.ReferenceGrantFrom{{Group: gatewayv1.GroupName, Kind: pick[gatewayv1.Kind](g, "HTTPRoute", "Gateway", "ListenerSet"), Namespace: gatewayv1.Namespace(g.namespace())}},
+		To:   []gatewayv1.ReferenceGrantTo{{Kind: pick[gatewayv1.Kind](g, "Service", "Secret", "ConfigMap"), Name: maybe(g, pick[gatewayv1.ObjectName](g, "one", "two"))}},
 	}
 	if g.IntN(2) == 0 {
 		return &gatewayv1beta1.ReferenceGrant{ObjectMeta: m, Spec: spec}

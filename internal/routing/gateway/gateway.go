@@ -32,10 +32,11 @@ type Gateway struct {
 	Account     key.Name          // the ServiceAccount of its own proxies; zero for shared ones
 	Scope       scope.Scope
 	RouteScopes configv1.RouteScopes // empty: Auto
-	TrustedHops uint32
+	Clients     Clients
 	Sections    []Section
 	// Certificates is by section. It is apart from Sections, on which routes depend.
 	Certificates map[string][]gatewayv1.SecretObjectReference
+	Frontend     *gatewayv1.FrontendTLSConfig // nil: clients show no certificate
 }
 
 // Read reads a Gateway whose class is ours with its merged parameters. invalid says why
@@ -47,9 +48,11 @@ func Read(gw *gatewayv1.Gateway, p Parameters, invalid string, site Site) Gatewa
 		Sections:     sections(gw, site.PortOffset),
 		Certificates: map[string][]gatewayv1.SecretObjectReference{},
 	}
-	p.set(&g)
-	if p.dedicated() {
+	if p.set(&g) {
 		g.dedicate(gw)
+	}
+	if gw.Spec.TLS != nil {
+		g.Frontend = gw.Spec.TLS.Frontend
 	}
 	for _, l := range gw.Spec.Listeners {
 		if l.TLS != nil {

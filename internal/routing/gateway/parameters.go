@@ -1,48 +1,51 @@
 package gateway
 
 import (
-	"k8s.io/utils/ptr"
-
 	configv1 "aether.io/aether/api/config/v1"
+	"aether.io/aether/internal/envoy"
 )
 
 // Parameters is the part of GatewayParameters that routing acts on, before defaults.
 type Parameters struct {
-	mode        *configv1.GatewayMode
-	routeScopes *configv1.RouteScopes
-	trustedHops *int32
+	spec configv1.GatewayParametersSpec
 }
 
 // ReadParameters takes that part out of an object.
 func ReadParameters(o *configv1.GatewayParameters) Parameters {
-	p := Parameters{mode: o.Spec.Mode, routeScopes: o.Spec.RouteScopes}
-	if o.Spec.Clients != nil {
-		p.trustedHops = o.Spec.Clients.TrustedHops
-	}
-	return p
+	return Parameters{configv1.GatewayParametersSpec{Mode: o.Spec.Mode, RouteScopes: o.Spec.RouteScopes, Clients: o.Spec.Clients}}
 }
 
-// Or fills what p leaves unset from those of the class.
+// Or fills what p leaves unset from those of the class, and then by defaults.
 func (p Parameters) Or(class Parameters) Parameters {
-	return Parameters{
-		mode:        or(p.mode, class.mode),
-		routeScopes: or(p.routeScopes, class.routeScopes),
-		trustedHops: or(p.trustedHops, class.trustedHops),
+	return Parameters{*configv1.EffectiveGatewayParameters(&class.spec, &p.spec)}
+}
+
+// Clients is what a Gateway expects of its clients, and how far it believes them.
+type Clients struct {
+	TrustedHops uint32
+	Proxied     envoy.Proxied
+	Connections uint32 // that a listener holds at a time; 0: no limit
+	MinTLS13    bool
+}
+
+func (p Parameters) set(g *Gateway) (dedicated bool) {
+	e := configv1.EffectiveGatewayParameters(nil, &p.spec)
+	g.RouteScopes = *e.RouteScopes
+	g.Clients = Clients{
+		TrustedHops: uint32(max(*e.Clients.TrustedHops, 0)),
+		Connections: uint32(max(*e.Clients.ConnectionLimit, 0)),
+		MinTLS13:    *e.Clients.TLS.MinVersion == configv1.TLS13,
 	}
-}
-
-func or[T any](p, q *T) *T {
-	if p != nil {
-		return p
+	switch *e.Clients.ProxyProtocol.Mode {
+	case configv1.ProxyProtocolAccept:
+		g.Clients.Proxied.Mode = envoy.ProxyAccept
+	case configv1.ProxyProtocolRequire:
+		g.Clients.Proxied.Mode = envoy.ProxyRequire
+	case configv1.ProxyProtocolOff:
+		return *e.Mode == configv1.GatewayModeDedicated
 	}
-	return q
-}
-
-func (p Parameters) dedicated() bool {
-	return ptr.Deref(p.mode, configv1.GatewayModeShared) == configv1.GatewayModeDedicated
-}
-
-func (p Parameters) set(g *Gateway) {
-	g.RouteScopes = ptr.Deref(p.routeScopes, configv1.RouteScopesAuto)
-	g.TrustedHops = uint32(max(ptr.Deref(p.trustedHops, 0), 0))
+	for _, cidr := range e.Clients.ProxyProtocol.TrustedCIDRs {
+		g.Clients.Proxied.Trusted = append(g.Clients.Proxied.Trusted, string(cidr))
+	}
+	return *e.Mode == configv1.GatewayModeDedicated
 }

@@ -56,7 +56,7 @@ func readSection(gw *gatewayv1.Gateway, l *gatewayv1.Listener, portOffset uint32
 	if s.Host == "" {
 		s.Host = hostname.Any
 	}
-	s.Rejected = s.reject(gw, l)
+	s.Rejected = s.reject(l)
 	if a := l.AllowedRoutes; a != nil && a.Namespaces != nil && a.Namespaces.From != nil {
 		s.From, s.Selector = *a.Namespaces.From, a.Namespaces.Selector
 	}
@@ -66,7 +66,7 @@ func readSection(gw *gatewayv1.Gateway, l *gatewayv1.Listener, portOffset uint32
 
 // reject says what of a listener cannot be served. What would weaken security if it were
 // ignored is in here.
-func (s Section) reject(gw *gatewayv1.Gateway, l *gatewayv1.Listener) condition.Problem {
+func (s Section) reject(l *gatewayv1.Listener) condition.Problem {
 	switch {
 	case l.Protocol != gatewayv1.HTTPProtocolType && !s.Secure:
 		return condition.Problemf(gatewayv1.ListenerReasonUnsupportedProtocol, "protocol %s is not supported", l.Protocol)
@@ -80,22 +80,8 @@ func (s Section) reject(gw *gatewayv1.Gateway, l *gatewayv1.Listener) condition.
 		return condition.Problemf(gatewayv1.ListenerReasonUnsupportedValue, "TLS mode %s is not supported for HTTPS", *l.TLS.Mode)
 	case l.TLS != nil && len(l.TLS.Options) > 0:
 		return condition.Problemf(gatewayv1.ListenerReasonUnsupportedValue, "TLS options are not supported")
-	case validatesClients(gw, l.Port):
-		return condition.Problemf(gatewayv1.ListenerReasonUnsupportedValue, "validation of client certificates is not supported")
 	}
 	return condition.Problem{}
-}
-
-func validatesClients(gw *gatewayv1.Gateway, port gatewayv1.PortNumber) bool {
-	if gw.Spec.TLS == nil || gw.Spec.TLS.Frontend == nil {
-		return false
-	}
-	for _, p := range gw.Spec.TLS.Frontend.PerPort {
-		if p.Port == port {
-			return p.TLS.Validation != nil
-		}
-	}
-	return gw.Spec.TLS.Frontend.Default.Validation != nil
 }
 
 // supportedKinds is the route kinds that may attach, and what of those asked for may not.

@@ -18,7 +18,10 @@ func SupportedFeatures() []gatewayv1.SupportedFeature {
 	for _, f := range []features.FeatureName{
 		features.SupportGateway,
 		features.SupportGatewayAddressEmpty,
+		features.SupportGatewayFrontendClientCertificateValidation,
+		features.SupportGatewayFrontendClientCertificateValidationInsecureFallback,
 		features.SupportGatewayHTTPListenerIsolation,
+		features.SupportGatewayHTTPSListenerDetectMisdirectedRequests,
 		features.SupportHTTPRouteBackendProtocolH2C,
 		features.SupportHTTPRouteMethodMatching,
 		features.SupportHTTPRouteNamedRouteRule,

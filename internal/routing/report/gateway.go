@@ -37,7 +37,12 @@ func (g Gateway) Status() *gatewayv1.GatewayStatus {
 	for _, s := range g.Sections {
 		value.Listeners = append(value.Listeners, s.status(g.Generation, g.Held))
 	}
-	value.Conditions = condition.Of(g.Generation, g.accepted(), g.programmed(), g.resolved())
+	list := []metav1.Condition{g.accepted(), g.programmed(), g.resolved()}
+	if g.Insecure() {
+		list = append(list, condition.True(gatewayv1.GatewayConditionInsecureFrontendValidationMode, gatewayv1.GatewayReasonConfigurationChanged,
+			"clients are served whether their certificate verifies or not"))
+	}
+	value.Conditions = condition.Of(g.Generation, list...)
 	return value
 }
 

@@ -1,6 +1,7 @@
 package table
 
 import (
+	"maps"
 	"strings"
 
 	configv1 "aether.io/aether/api/config/v1"
@@ -48,7 +49,13 @@ func (t *Tables) computeStar(c *sheet.Cell, k key.Table) []resource.Name {
 		in = &t.wildcards
 	}
 	m := envoy.Scope{Table: k.Name, Host: hostname.Any, PerHost: how.PerHost, Origin: []object.Key{k.Gateway.Object(object.Gateway)}}
-	for _, name := range key.Sorted(in.All(c, k), strings.Compare) {
+	all, own := t.Elsewhere.All(c, k), in.All(c, k)
+	maps.Copy(all, own)
+	for _, name := range key.Sorted(all, strings.Compare) {
+		if _, is := own[name]; !is {
+			m.VirtualHosts = append(m.VirtualHosts, envoy.VirtualHost{Host: name, Misdirected: true})
+			continue
+		}
 		h := t.host.Get(c, key.Host{Table: k, Host: name})
 		m.VirtualHosts = append(m.VirtualHosts, h.Model)
 		m.Origin = append(m.Origin, h.Origin...)

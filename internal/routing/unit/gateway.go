@@ -155,6 +155,9 @@ func (u *Units) computeParent(c *sheet.Cell, n key.Name) parent {
 		}
 		u.ports.Put(c, s.Table.Port, s.Name, none{})
 		u.tables.Sections.Put(c, s.Table, s.Name, none{})
+		for _, host := range gateway.Elsewhere(out.Sections, s) {
+			u.tables.Elsewhere.Put(c, s.Table, host, none{})
+		}
 		// What no route takes of a section's hosts is answered there, and never falls to
 		// a less specific section.
 		u.tables.Routes.Put(c, key.Host{Table: s.Table, Host: s.Host}, key.Name{Name: s.Name}, table.Contribution{Origin: n.Object(object.Gateway)})

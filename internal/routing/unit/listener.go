@@ -31,6 +31,7 @@ type chain struct {
 	Table   key.Table
 	SNI     []string
 	Secrets []key.Name
+	Clients envoy.ClientCertificates
 }
 
 func (l listener) reaches(t key.Table) bool {
@@ -55,15 +56,29 @@ func (u *Units) computeListener(c *sheet.Cell, k key.Port) listener {
 			if next.Secrets, bad = u.certificates(c, k.Gateway, gw.Certificates[s.Name]); !bad.IsZero() {
 				l.Refs[s.Name] = bad
 			}
+			verified := u.clients.Get(c, k)
+			if l.Refs[s.Name].IsZero() && !verified.Refs.IsZero() {
+				l.Refs[s.Name] = verified.Refs
+			}
+			if !verified.Rejected.IsZero() {
+				l.Rejected[s.Name] = verified.Rejected
+				continue
+			}
+			if verified.Wanted {
+				next.Clients = envoy.ClientCertificates{Trust: verified.Name, Optional: verified.Optional}
+			}
 			if s.Host != hostname.Any {
 				next.SNI = []string{s.Host}
 			}
 		}
 		if why := u.refuse(c, k, l, next, gw); !why.IsZero() {
 			l.Rejected[s.Name] = why
-		} else if l.Refs[s.Name].IsZero() && !l.reaches(s.Table) { // HTTP sections share a table
+		} else if (!s.Secure || len(next.Secrets) > 0) && !l.reaches(s.Table) { // HTTP sections share a table
 			l.Chains = append(l.Chains, next)
 		}
+	}
+	if n := gw.Clients.Connections; n > 0 && len(l.Chains) > 0 {
+		u.limits.Put(c, l.Scope, k, n)
 	}
 	for _, ch := range l.Chains {
 		u.logged.Put(c, l.Scope, ch.Table, none{})
@@ -83,9 +98,9 @@ func (u *Units) refuse(c *sheet.Cell, k key.Port, l listener, ch chain, gw ownGa
 		}
 	}
 	if len(ch.Secrets) == 0 {
-		ch.SNI = nil // without certificates there is nothing to check of TLS
+		ch.SNI, ch.Clients = nil, envoy.ClientCertificates{} // without certificates there is nothing to check of TLS
 	}
-	if err := u.model(k, l, []envoy.Chain{u.chain(ch, gw)}).Validate(); err != nil {
+	if err := u.model(k, l, []envoy.Chain{u.chain(ch, gw)}, gw).Validate(); err != nil {
 		return condition.Problemf(gatewayv1.ListenerReasonUnsupportedValue, "%v", err)
 	}
 	return condition.Problem{}
@@ -93,16 +108,19 @@ func (u *Units) refuse(c *sheet.Cell, k key.Port, l listener, ch chain, gw ownGa
 
 // chain is Envoy's model of a chain, but for how its table is cut.
 func (u *Units) chain(ch chain, gw ownGateway) envoy.Chain {
-	m := envoy.Chain{Name: ch.Table.Name, SNI: ch.SNI, AccessLog: u.config.AccessLogPath, TrustedHops: gw.TrustedHops}
+	m := envoy.Chain{
+		Name: ch.Table.Name, SNI: ch.SNI, AccessLog: u.config.AccessLogPath, Port: ch.Table.Port.Port,
+		TrustedHops: gw.Clients.TrustedHops, Clients: ch.Clients, MinTLS13: gw.Clients.MinTLS13 && len(ch.Secrets) > 0,
+	}
 	for _, s := range ch.Secrets {
 		m.Secrets = append(m.Secrets, s.String())
 	}
 	return m
 }
 
-func (u *Units) model(k key.Port, l listener, chains []envoy.Chain) envoy.Listener {
+func (u *Units) model(k key.Port, l listener, chains []envoy.Chain, gw ownGateway) envoy.Listener {
 	return envoy.Listener{
-		Name: k.String(), Address: u.config.Address, Port: l.Bound, Chains: chains,
+		Name: k.String(), Address: u.config.Address, Port: l.Bound, Chains: chains, Proxied: gw.Clients.Proxied,
 		Origin: []object.Key{k.Gateway.Object(object.Gateway)},
 	}
 }
@@ -120,14 +138,18 @@ func (u *Units) computeBound(c *sheet.Cell, k key.Port) []resource.Name {
 		return nil
 	}
 	var chains []envoy.Chain
+	var trust *resource.Resource
 	for _, ch := range l.Chains {
 		m := u.chain(ch, gw)
+		if ch.Clients.Trust != "" {
+			trust = u.clients.Get(c, k).Trust
+		}
 		m.PerHost = u.tables.PerHost(c, ch.Table)
 		chains = append(chains, m)
 	}
-	r, err := u.model(k, l, chains).Resource()
+	r, err := u.model(k, l, chains, gw).Resource()
 	if err != nil { // each chain is good alone, and what two could share is a conflict
 		return nil
 	}
-	return u.put(c, l.Scope, r)
+	return u.put(c, l.Scope, r, trust)
 }

@@ -44,7 +44,10 @@ func (u *Units) computeEffective(c *sheet.Cell, namespace string) effective {
 // computeRuntime makes the runtime layer of a scope: how each table is logged, by the
 // configuration of its Gateway's namespace.
 func (u *Units) computeRuntime(c *sheet.Cell, s scope.Scope) []resource.Name {
-	m := envoy.Runtime{AccessLogs: map[string]envoy.AccessLog{}}
+	m := envoy.Runtime{AccessLogs: map[string]envoy.AccessLog{}, Connections: map[string]uint32{}}
+	for p, n := range u.limits.All(c, s) {
+		m.Connections[p.String()] = n
+	}
 	for t := range u.logged.All(c, s) {
 		e := u.effective.Get(c, t.Gateway.Namespace)
 		m.AccessLogs[t.Name] = envoy.AccessLog{Enabled: e.AccessLogs.Value, SuccessSample: e.AccessLogSuccessSampleRate.Value}

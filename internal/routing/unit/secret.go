@@ -1,6 +1,9 @@
 package unit
 
 import (
+	"slices"
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -23,27 +26,49 @@ func (u *Units) shipSecret(c *sheet.Cell, k key.Placed[key.Name]) none {
 	return none{}
 }
 
-// certificates resolves the certificateRefs of one section. All of them must be good:
-// with a part of them some hosts would be answered with the wrong certificate.
+// certificates resolves the certificateRefs of one section. Those that are good are
+// served while there is one; the problem is the first of those that are not, and names all.
 func (u *Units) certificates(c *sheet.Cell, gateway key.Name, refs []gatewayv1.SecretObjectReference) ([]key.Name, condition.Problem) {
 	invalid := gatewayv1.ListenerReasonInvalidCertificateRef
 	if len(refs) == 0 {
 		return nil, condition.Problemf(invalid, "no certificateRefs are given")
 	}
 	var list []key.Name
-	for _, ref := range refs {
-		n := key.In(gateway.Namespace, ref.Namespace, ref.Name)
-		group, kind := ptr.Deref(ref.Group, ""), ptr.Deref(ref.Kind, "Secret")
-		switch {
-		case group != "" || kind != "Secret":
-			return nil, condition.Problemf(invalid, "certificateRef %s: %s of group %q is not supported, want Secret", n, kind, group)
-		case !u.granted(c, object.Gateway, gateway.Namespace, object.Secret, n):
-			return nil, condition.Problemf(gatewayv1.ListenerReasonRefNotPermitted, "certificateRef %s: no ReferenceGrant in namespace %s allows it", n, n.Namespace)
+	var bad []condition.Problem
+	for i := range refs {
+		n := key.In(gateway.Namespace, refs[i].Namespace, refs[i].Name)
+		switch why := u.certificate(c, gateway.Namespace, n, &refs[i]); {
+		case !why.IsZero():
+			bad = append(bad, why)
+		case !slices.Contains(list, n):
+			list = append(list, n)
 		}
-		if s := u.secret.Get(c, n); s.Invalid != "" {
-			return nil, condition.Problemf(invalid, "certificateRef: Secret %s: %s", n, s.Invalid)
-		}
-		list = append(list, n)
 	}
-	return list, condition.Problem{}
+	if len(bad) == 0 {
+		return list, condition.Problem{}
+	}
+	all := make([]string, 0, len(bad)+1)
+	for _, why := range bad {
+		all = append(all, why.Message)
+	}
+	if len(list) > 0 {
+		all = append(all, "the other certificates are served")
+	}
+	return list, condition.Problem{Reason: bad[0].Reason, Message: strings.Join(all, "; ")}
+}
+
+// certificate resolves one certificateRef.
+func (u *Units) certificate(c *sheet.Cell, from string, n key.Name, ref *gatewayv1.SecretObjectReference) condition.Problem {
+	invalid := gatewayv1.ListenerReasonInvalidCertificateRef
+	group, kind := ptr.Deref(ref.Group, ""), ptr.Deref(ref.Kind, "Secret")
+	switch {
+	case group != "" || kind != "Secret":
+		return condition.Problemf(invalid, "certificateRef %s: %s of group %q is not supported, want Secret", n, kind, group)
+	case !u.granted(c, object.Gateway, from, object.Secret, n):
+		return condition.Problemf(gatewayv1.ListenerReasonRefNotPermitted, "certificateRef %s: no ReferenceGrant in namespace %s allows it", n, n.Namespace)
+	}
+	if s := u.secret.Get(c, n); s.Invalid != "" {
+		return condition.Problemf(invalid, "certificateRef: Secret %s: %s", n, s.Invalid)
+	}
+	return condition.Problem{}
 }

@@ -63,6 +63,7 @@ type Units struct {
 	scopes   sheet.Group[scope.Scope, key.Name, none]                  // its Gateways
 	secrets  sheet.Group[key.Placed[key.Name], string, none]           // the tables that use it
 	logged   sheet.Group[scope.Scope, key.Table, none]                 // its tables
+	limits   sheet.Group[scope.Scope, key.Port, uint32]                // the connections that its listeners hold
 	attached sheet.Group[key.Section, key.Name, none]                  // its routes
 	backends sheet.Group[key.Placed[key.Service], key.Name, none]      // the routes that use it
 	policies sheet.Group[policy.Target, key.Name, int64]               // who wants it, and its age
@@ -76,6 +77,7 @@ type Units struct {
 	owner     *sheet.Formula[claim, key.Name]
 	parent    *sheet.Formula[key.Name, parent]
 	secret    *sheet.Formula[key.Name, certificate.Certificate]
+	clients   *sheet.Formula[key.Port, clients]
 	listener  *sheet.Formula[key.Port, listener]
 	identity  *sheet.Formula[key.Name, identity]
 	bundle    *sheet.Formula[object.Key, trust.Bundle]
@@ -125,9 +127,10 @@ func (u *Units) makeFormulas() {
 	u.owner = sheet.NewFormula(s, u.computeOwner)
 	u.parent = sheet.NewFormula(s, u.computeParent)
 	u.secret = sheet.NewFormula(s, u.computeSecret)
+	u.bundle = sheet.NewFormula(s, u.computeBundle)
+	u.clients = sheet.NewFormula(s, u.computeClients)
 	u.listener = sheet.NewFormula(s, u.computeListener)
 	u.identity = sheet.NewFormula(s, u.computeIdentity)
-	u.bundle = sheet.NewFormula(s, u.computeBundle)
 	u.policy = sheet.NewFormula(s, u.computePolicy)
 	u.secured = sheet.NewFormula(s, u.computeSecured)
 	u.target = sheet.NewFormula(s, u.computeTarget)

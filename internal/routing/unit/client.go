@@ -1,0 +1,77 @@
+package unit
+
+import (
+	"slices"
+	"strings"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"aether.io/aether/internal/envoy"
+	"aether.io/aether/internal/object"
+	"aether.io/aether/internal/resource"
+	"aether.io/aether/internal/routing/condition"
+	"aether.io/aether/internal/routing/key"
+	"aether.io/aether/internal/routing/sheet"
+)
+
+// clients is how those of a port's HTTPS sections are verified. The zero value asks for
+// no certificate.
+type clients struct {
+	Wanted   bool
+	Optional bool               // also those are served whose certificate does not verify
+	Trust    *resource.Resource // nil: nobody can be verified, and nobody is served
+	Name     string             // of Trust
+	Refs     condition.Problem  // the first reference that is not good
+	Rejected condition.Problem  // none is
+}
+
+// computeClients: authorities that are not good are left out, which refuses more clients
+// and never serves one that should not be.
+func (u *Units) computeClients(c *sheet.Cell, k key.Port) clients {
+	v := u.gateway.Get(c, k.Gateway).Validation(k.Port)
+	if v == nil {
+		return clients{}
+	}
+	out := clients{Wanted: true, Optional: v.Mode == gatewayv1.AllowInsecureFallback, Name: k.String() + "/clients"}
+	m := envoy.Trust{Name: out.Name, Origin: []object.Key{k.Gateway.Object(object.Gateway)}}
+	var bad []string
+	for _, ref := range v.CACertificateRefs {
+		n := key.In(k.Gateway.Namespace, ref.Namespace, ref.Name)
+		pem, why := u.authorities(c, k.Gateway.Namespace, n, &ref)
+		if !why.IsZero() {
+			bad = append(bad, why.Message)
+			if out.Refs.IsZero() {
+				out.Refs = why
+			}
+			continue
+		}
+		m.Authorities = append(m.Authorities, pem...)
+		m.Origin = append(m.Origin, n.Object(object.ConfigMap))
+	}
+	out.Refs.Message = strings.Join(bad, "; ")
+	slices.SortFunc(m.Origin, object.Key.Compare)
+	m.Origin = slices.Compact(m.Origin)
+	var err error
+	if len(m.Authorities) > 0 {
+		out.Trust, err = m.Resource()
+	}
+	if err != nil || out.Trust == nil {
+		out.Trust, out.Rejected = nil, condition.Problemf(gatewayv1.ListenerReasonNoValidCACertificate, "no caCertificateRef is good, so no client can be verified")
+	}
+	return out
+}
+
+// authorities resolves one caCertificateRef.
+func (u *Units) authorities(c *sheet.Cell, from string, n key.Name, ref *gatewayv1.ObjectReference) ([]byte, condition.Problem) {
+	switch {
+	case ref.Group != "" || ref.Kind != "ConfigMap":
+		return nil, condition.Problemf(gatewayv1.ListenerReasonInvalidCACertificateKind, "caCertificateRef %s: %s of group %q is not supported, want ConfigMap", n, ref.Kind, ref.Group)
+	case !u.granted(c, object.Gateway, from, object.ConfigMap, n):
+		return nil, condition.Problemf(gatewayv1.ListenerReasonRefNotPermitted, "caCertificateRef %s: no ReferenceGrant in namespace %s allows it", n, n.Namespace)
+	}
+	b := u.bundle.Get(c, n.Object(object.ConfigMap))
+	if b.Invalid != "" {
+		return nil, condition.Problemf(gatewayv1.ListenerReasonInvalidCACertificateRef, "caCertificateRef: ConfigMap %s: %s", n, b.Invalid)
+	}
+	return b.Authorities, condition.Problem{}
+}
