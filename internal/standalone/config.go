@@ -25,17 +25,17 @@ const (
 
 // Config is what an Instance is made from.
 type Config struct {
-	Dir        string       // of manifests; must exist
-	State      statedir.Dir // where everything is kept
-	Bind       string       // IP that listeners bind
-	PortOffset int          // added to each listener's port
-	Envoy      string       // path of the Envoy binary
-	Controller string       // path of aether-controller
-	Proxy      string       // path of aether-proxy
-	Extra      []string     // flags handed on to the controller
-	Drain      time.Duration
-	Out        io.Writer // what a person sees
-	JSON       bool      // one JSON object a line instead of prose
+	Dir        string        // of manifests; must exist
+	State      statedir.Dir  // where everything is kept
+	Bind       string        // IP that listeners bind
+	PortOffset int           // added to each listener's port
+	Envoy      string        // path of the Envoy binary
+	Controller string        // path of aether-controller
+	Proxy      string        // path of aether-proxy
+	Extra      []string      // flags handed on to the controller
+	Drain      time.Duration // how long requests may go on when stopping; 0: DefaultDrain, below it: not at all
+	Out        io.Writer     // what a person sees
+	JSON       bool          // one JSON object a line instead of prose
 	Log        *slog.Logger
 }
 
@@ -50,6 +50,7 @@ func New(c Config) (*Instance, error) {
 	if c.Drain == 0 {
 		c.Drain = DefaultDrain
 	}
+	c.Drain = max(c.Drain, 0)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}

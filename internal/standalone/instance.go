@@ -44,10 +44,15 @@ type Settings struct {
 // after an orderly stop.
 func (in *Instance) Run(ctx context.Context) error {
 	release, err := in.c.State.Open()
+	if errors.Is(err, statedir.ErrInUse) {
+		return in.inUse(err)
+	}
 	if err != nil {
 		return err
 	}
 	defer release()
+	n := newNarrator(in.c)
+	n.say("start", "starting on the manifests in %s; state in %s", in.c.Dir, in.c.State.Root())
 	// What an instance that was killed left would be taken for ours.
 	_ = os.Remove(in.c.State.Ready())
 	_ = os.Remove(in.c.State.Bootstrap())
@@ -72,29 +77,64 @@ func (in *Instance) Run(ctx context.Context) error {
 	control, stopControl := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopControl()
 
-	parts, err := in.parts(control, envoy, sockets, logs)
+	parts, err := in.parts(control, envoy, n, sockets, logs)
 	if err != nil {
 		return err
 	}
 	parts = append(parts, run.Part{Name: "stop", Run: func(ctx context.Context) error {
 		<-ctx.Done()
+		n.say("stopping", "stopping, once no request is active or after %s; Ctrl-C again stops at once", in.c.Drain)
 		in.drain(context.WithoutCancel(ctx))
 		stopEnvoy()
 		stopControl()
 		return nil
 	}})
-	return run.All(ctx, in.c.Log, in.c.Drain+3*child.DefaultGrace, parts...)
+	if err := run.All(ctx, in.c.Log, in.c.Drain+3*child.DefaultGrace, parts...); err != nil {
+		return err
+	}
+	n.say("stopped", "stopped")
+	return nil
+}
+
+// inUse says who has the state directory.
+func (in *Instance) inUse(err error) error {
+	s, unread := ReadSettings(in.c.State)
+	if unread != nil {
+		return err
+	}
+	return fmt.Errorf("%w: pid %d, serving %s; stop that one, or give this one a --state-dir of its own", err, s.Supervisor, s.Dir)
+}
+
+// ReadSettings returns the settings of the instance that has d, or had it last.
+func ReadSettings(d statedir.Dir) (Settings, error) {
+	var s Settings
+	text, err := os.ReadFile(d.Settings())
+	if err != nil {
+		return s, err
+	}
+	if err := json.Unmarshal(text, &s); err != nil {
+		return s, fmt.Errorf("read %s: %w", d.Settings(), err)
+	}
+	return s, nil
 }
 
 // parts lists everything that runs. Processes have contexts of their own because they
 // are stopped later than the rest.
-func (in *Instance) parts(control, envoy context.Context, sockets *controlPorts, logs logFiles) ([]run.Part, error) {
+func (in *Instance) parts(control, envoy context.Context, n *narrator, sockets *controlPorts, logs logFiles) ([]run.Part, error) {
 	var parts []run.Part
 	add := func(own context.Context, name string, command func() *exec.Cmd) error {
+		var logged int64 // where in its log this run of the process began; child calls in turn
 		p, err := child.New(child.Config{Name: name, PIDFile: in.c.State.PIDFile(name), Log: in.c.Log, Command: func() *exec.Cmd {
 			cmd := command()
 			cmd.Stdout, cmd.Stderr = logs[name], logs[name]
+			if info, err := logs[name].Stat(); err == nil {
+				logged = info.Size()
+			}
 			return cmd
+		}, OnExit: func(state string) {
+			if own.Err() == nil {
+				n.lastWords(name, state, logged)
+			}
 		}})
 		if err != nil {
 			return err
@@ -114,7 +154,6 @@ func (in *Instance) parts(control, envoy context.Context, sockets *controlPorts,
 		add(control, "proxy", func() *exec.Cmd { return in.proxy(sockets) }),
 		add(envoy, "envoy", in.envoy),
 	)
-	n := newNarrator(in.c)
 	parts = append(parts,
 		run.Part{Name: "controller events", Run: func(ctx context.Context) error { return n.follow(ctx, "controller", in.c.State.ControllerSocket()) }},
 		run.Part{Name: "proxy events", Run: func(ctx context.Context) error { return n.follow(ctx, "proxy", in.c.State.ProxySocket()) }},

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,16 +14,22 @@ import (
 )
 
 // narrator tells a person, or a program, what happens: what the processes' journals
-// say, and when the instance is ready.
+// say, whose status turns bad, and when the instance is ready.
 type narrator struct {
 	c     Config
 	began time.Time
 
-	mu    sync.Mutex // lines do not mix
-	ready bool       // changes are told only from then on: before, they are the start
+	mu       sync.Mutex // lines do not mix
+	ready    bool       // changes are told only from then on: before, they are the start
+	troubles *troubles
+	last     map[string]string // words of each process that ended
+
+	look chan struct{} // capacity 1: statuses may have changed; taken by watch
 }
 
-func newNarrator(c Config) *narrator { return &narrator{c: c, began: time.Now()} }
+func newNarrator(c Config) *narrator {
+	return &narrator{c: c, began: time.Now(), troubles: newTroubles(), last: map[string]string{}, look: make(chan struct{}, 1)}
+}
 
 // line is one line of JSON output.
 type line struct {
@@ -45,6 +51,7 @@ func (n *narrator) follow(ctx context.Context, process, socket string) error {
 		pid, _ := os.ReadFile(n.c.State.PIDFile(process)) // absent while it restarts
 		if string(pid) != lastPID {
 			lastPID, since = string(pid), 0
+			n.restarted(process)
 		}
 		_ = client.Follow(ctx, since, func(e inspect.Event) { // it ends with the process, which is told by the supervisor's log
 			since = e.Seq
@@ -58,18 +65,44 @@ func (n *narrator) follow(ctx context.Context, process, socket string) error {
 	}
 }
 
+// restarted forgets what a new controller says anew.
+func (n *narrator) restarted(process string) {
+	if process != "controller" {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.troubles.forgetObjects()
+}
+
 func (n *narrator) tell(process string, e inspect.Event) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if journal.Kind(e.Kind) == journal.Change && !n.ready {
-		return
+	if journal.Kind(e.Kind) == journal.Change {
+		n.troubles.changed(changedObjects(e))
+		n.lookAtStatuses()
+		if !n.ready {
+			return
+		}
 	}
-	n.print(line{At: e.At, Process: process, Kind: e.Kind, Message: e.Message, Detail: e.Detail})
+	l := line{At: e.At, Process: process, Kind: e.Kind, Message: e.Message, Detail: e.Detail}
+	if !n.c.JSON {
+		l.Message = prose(e)
+	}
+	n.print(l)
+}
+
+// say tells something of the supervisor's own.
+func (n *narrator) say(kind, format string, args ...any) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.print(line{At: time.Now(), Kind: kind, Message: fmt.Sprintf(format, args...)})
 }
 
 // print writes one line. The caller holds mu.
 func (n *narrator) print(l line) {
 	if n.c.JSON {
+		l.Message = strings.TrimPrefix(l.Message, "! ")
 		data, err := json.Marshal(l)
 		if err != nil {
 			return
@@ -84,76 +117,39 @@ func (n *narrator) print(l line) {
 	fmt.Fprintf(n.c.Out, "%7.3fs  %s\n", l.At.Sub(n.began).Seconds(), l.Message)
 }
 
-// awaitReady waits until the proxy is ready and Gateways have been looked at, says so,
-// and then waits for ctx.
-func (n *narrator) awaitReady(ctx context.Context) error {
-	proxy, controller := inspect.NewClient(n.c.State.ProxySocket()), inspect.NewClient(n.c.State.ControllerSocket())
-	defer proxy.Close()
-	defer controller.Close()
-	if err := poll(ctx, func() bool { return isReady(ctx, proxy) }); err != nil {
-		return err
+// lastWords tells what a process that ended by itself said last, which is often why. What
+// it repeats is told once.
+func (n *narrator) lastWords(process, state string, from int64) {
+	if strings.HasPrefix(state, "signal:") {
+		return // it was not its own doing
 	}
-	gateways, err := settledGateways(ctx, controller)
-	if err != nil {
-		return err
-	}
+	path := n.c.State.Log(process)
+	words := or(lastLine(path, from), "nothing")
 	n.mu.Lock()
-	now := time.Now()
-	for _, g := range gateways {
-		n.print(line{At: now, Process: "controller", Kind: "gateway", Message: g.String(), Detail: g.raw})
+	defer n.mu.Unlock()
+	if n.last[process] == words {
+		return
 	}
-	if n.c.JSON {
-		n.print(line{At: now, Kind: "ready", Message: "ready"})
-	} else {
-		fmt.Fprintln(n.c.Out, "ready")
-	}
-	n.ready = true
-	n.mu.Unlock()
-	if err := os.WriteFile(n.c.State.Ready(), []byte(now.UTC().Format(time.RFC3339Nano)+"\n"), 0o600); err != nil {
-		return err
-	}
-	<-ctx.Done()
-	return ctx.Err()
+	n.last[process] = words
+	n.print(line{At: time.Now(), Kind: "process-ended", Message: fmt.Sprintf("! %s ended with %s and said last: %s (%s)", process, state, words, path)})
 }
 
-// settledGateways returns the Gateways as soon as none of them is pending any more, or
-// as they are after a while: one that cannot be programmed must not hold up the rest.
-func settledGateways(ctx context.Context, controller *inspect.Client) ([]Gateway, error) {
-	bounded, cancel := context.WithTimeout(ctx, 3*time.Second)
-	defer cancel()
-	var gateways []Gateway
-	err := poll(bounded, func() bool {
-		var got inspect.Statuses
-		if controller.Get(bounded, inspect.StatusPath, &got) != nil {
-			return false
-		}
-		gateways = Gateways(got.Documents)
-		return got.Settled && !slices.ContainsFunc(gateways, Gateway.pending)
-	})
-	if err != nil && ctx.Err() != nil {
-		return nil, ctx.Err()
+// lastLine is the last line of a file that is not empty, from an offset on.
+func lastLine(path string, from int64) string {
+	const most = 4096
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
 	}
-	return gateways, nil
-}
-
-// isReady asks the proxy as a kubelet would.
-func isReady(ctx context.Context, proxy *inspect.Client) bool {
-	var state struct {
-		State string `json:"state"`
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return ""
 	}
-	return proxy.Get(ctx, inspect.ReadyPath, &state) == nil && (state.State == "Ready" || state.State == "Degraded")
-}
-
-// poll calls ok until it is true or ctx is done.
-func poll(ctx context.Context, ok func() bool) error {
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
-		}
-	}
-	return nil
+	from = max(from, info.Size()-most)
+	text := make([]byte, max(0, info.Size()-from))
+	read, _ := f.ReadAt(text, from) // what there is
+	lines := strings.Split(strings.TrimSpace(string(text[:read])), "\n")
+	last := strings.TrimSpace(lines[len(lines)-1])
+	return last[:min(400, len(last))]
 }

@@ -2,12 +2,13 @@ package standalone
 
 import (
 	"encoding/json"
-	"fmt"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	configv1 "aether.io/aether/api/config/v1"
 	"aether.io/aether/internal/inspect"
 )
 
@@ -43,35 +44,147 @@ func (g Gateway) pending() bool {
 	return true
 }
 
+// portTaken reports whether a listener could not bind its port.
+func (g Gateway) portTaken() bool {
+	return slices.ContainsFunc(g.Status.Listeners, func(l gatewayv1.ListenerStatus) bool {
+		return slices.ContainsFunc(l.Conditions, func(c metav1.Condition) bool {
+			return c.Type == string(gatewayv1.ListenerConditionProgrammed) && c.Reason == string(gatewayv1.ListenerReasonPortUnavailable)
+		})
+	})
+}
+
 // String is the Gateway's address and conditions on one line.
 func (g Gateway) String() string {
-	var addresses []string
+	var addresses, listeners []string
 	for _, a := range g.Status.Addresses {
 		addresses = append(addresses, a.Value)
 	}
-	s := fmt.Sprintf("Gateway/%s/%s  addresses %s  %s", g.Namespace, g.Name, or(strings.Join(addresses, ","), "none"), Conditions(g.Status.Conditions))
 	for _, l := range g.Status.Listeners {
-		s += fmt.Sprintf("  %s(%d routes)", l.Name, l.AttachedRoutes)
-		for _, c := range l.Conditions {
-			if c.Type == string(gatewayv1.ListenerConditionProgrammed) && c.Status != metav1.ConditionTrue {
-				s += " not programmed: " + c.Reason
-			}
-		}
+		listeners = append(listeners, string(l.Name)+" ("+plural(int(l.AttachedRoutes), "route")+")")
 	}
-	return s
+	return strings.Join([]string{
+		"Gateway/" + g.Namespace + "/" + g.Name,
+		"addresses " + or(strings.Join(addresses, ","), "none"),
+		Conditions(g.Status.Conditions),
+		"listeners " + or(strings.Join(listeners, ", "), "none"),
+	}, "  ")
 }
 
-// Conditions is a list of conditions on one line; what is not as it should be says why.
+// wanted is the status that a condition should have. Most should be True.
+func wanted(kind string) metav1.ConditionStatus {
+	switch kind {
+	case string(gatewayv1.ListenerConditionConflicted), string(gatewayv1.ListenerConditionOverlappingTLSConfig),
+		string(gatewayv1.RouteConditionPartiallyInvalid), configv1.MeshConfigUnknownFields:
+		return metav1.ConditionFalse
+	}
+	return metav1.ConditionTrue
+}
+
+// Conditions is a list of conditions on one line. What is not as it should be says why;
+// of what should be False, nothing is said when it is.
 func Conditions(list []metav1.Condition) string {
 	var part []string
 	for _, c := range list {
 		s := c.Type + "=" + string(c.Status)
-		if c.Status != metav1.ConditionTrue {
+		if c.Status != wanted(c.Type) {
 			s += "(" + c.Reason + ")"
+		} else if c.Status == metav1.ConditionFalse {
+			continue
 		}
 		part = append(part, s)
 	}
 	return strings.Join(part, " ")
+}
+
+// Conditioned is one holder of conditions in a status: the object itself, or a part of it.
+type Conditioned struct {
+	Part       string // "listener http", "parent web/http"; empty: the object itself
+	Conditions []metav1.Condition
+}
+
+// Parts lists what of a status has conditions, the object itself first.
+func Parts(d inspect.StatusDocument) ([]Conditioned, error) {
+	type ref struct{ Name, SectionName string }
+	var s struct {
+		Conditions []metav1.Condition
+		Listeners  []struct {
+			Name       string
+			Conditions []metav1.Condition
+		}
+		Parents []struct {
+			ParentRef  ref
+			Conditions []metav1.Condition
+		}
+		Ancestors []struct {
+			AncestorRef ref
+			Conditions  []metav1.Condition
+		}
+	}
+	if err := json.Unmarshal(d.Status, &s); err != nil {
+		return nil, err
+	}
+	name := func(r ref) string { return strings.TrimSuffix(r.Name+"/"+r.SectionName, "/") }
+	var out []Conditioned
+	if len(s.Conditions) > 0 {
+		out = append(out, Conditioned{Conditions: s.Conditions})
+	}
+	for _, l := range s.Listeners {
+		out = append(out, Conditioned{"listener " + l.Name, l.Conditions})
+	}
+	for _, p := range s.Parents {
+		out = append(out, Conditioned{"parent " + name(p.ParentRef), p.Conditions})
+	}
+	for _, a := range s.Ancestors {
+		out = append(out, Conditioned{"for " + name(a.AncestorRef), a.Conditions})
+	}
+	return out, nil
+}
+
+// Trouble is what in an object's status is not as it should be, a sentence each. What
+// only follows from something more telling is left out, and so are unknown fields: the
+// file that has them is named among the problems.
+func Trouble(d inspect.StatusDocument) []string {
+	parts, err := Parts(d)
+	if err != nil {
+		return []string{"its status cannot be read: " + err.Error()}
+	}
+	bad := func(p Conditioned) []metav1.Condition {
+		return slices.DeleteFunc(slices.Clone(p.Conditions), func(c metav1.Condition) bool {
+			return c.Status == wanted(c.Type) || c.Type == configv1.MeshConfigUnknownFields
+		})
+	}
+	inListeners := map[string]bool{} // types of conditions that a listener tells better than its Gateway
+	for _, p := range parts {
+		if strings.HasPrefix(p.Part, "listener ") {
+			for _, c := range bad(p) {
+				inListeners[c.Type] = true
+			}
+		}
+	}
+	var out []string
+	for _, p := range parts {
+		list := bad(p)
+		for _, c := range list {
+			follows := c.Type == string(gatewayv1.ListenerConditionProgrammed) && c.Reason == string(gatewayv1.ListenerReasonInvalid) && len(list) > 1
+			if follows || p.Part == "" && inListeners[c.Type] {
+				continue
+			}
+			s := c.Type + "=" + string(c.Status) + " " + c.Reason + ": " + c.Message
+			if p.Part != "" {
+				s = p.Part + ": " + s
+			}
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// ObjectName is how an object is called everywhere: Kind/namespace/name.
+func ObjectName(d inspect.StatusDocument) string {
+	if d.Namespace == "" {
+		return d.Kind + "/" + d.Name
+	}
+	return d.Kind + "/" + d.Namespace + "/" + d.Name
 }
 
 func or(s, def string) string {

@@ -1,0 +1,160 @@
+package standalone
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"aether.io/aether/internal/discovery/health"
+	"aether.io/aether/internal/inspect"
+)
+
+// stillStarting is how long a start may take before it is told what it waits for, and how
+// often that is told again.
+const stillStarting = 5 * time.Second
+
+// awaitReady waits until the proxy is ready and Gateways have been looked at, says so,
+// and then watches statuses until ctx is done.
+func (n *narrator) awaitReady(ctx context.Context) error {
+	proxy, controller := inspect.NewClient(n.c.State.ProxySocket()), inspect.NewClient(n.c.State.ControllerSocket())
+	defer proxy.Close()
+	defer controller.Close()
+	if err := n.awaitProxy(ctx, proxy); err != nil {
+		return err
+	}
+	statuses := settledStatuses(ctx, controller)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	now := time.Now()
+	ports := boundPorts(ctx, controller)
+	n.mu.Lock()
+	n.tellServed(now, statuses, ports)
+	if n.c.JSON {
+		n.print(line{At: now, Kind: "ready", Message: "ready"})
+	} else {
+		fmt.Fprintln(n.c.Out, "ready")
+	}
+	n.ready = true
+	n.mu.Unlock()
+	if err := os.WriteFile(n.c.State.Ready(), []byte(now.UTC().Format(time.RFC3339Nano)+"\n"), 0o600); err != nil {
+		return err
+	}
+	return n.watch(ctx, controller)
+}
+
+// awaitProxy waits until the proxy is configured. A wait that is long is explained.
+func (n *narrator) awaitProxy(ctx context.Context, proxy *inspect.Client) error {
+	told := time.Now()
+	return poll(ctx, func() bool {
+		var s health.State
+		err := proxy.Get(ctx, inspect.ReadyPath, &s)
+		if err == nil && (s.State == health.Ready || s.State == health.Degraded) {
+			return true
+		}
+		if time.Since(told) < stillStarting {
+			return false
+		}
+		told = time.Now()
+		why := "the proxy does not answer"
+		if err == nil {
+			why = reasonProse(s)
+		}
+		n.say("starting", "still starting: %s (logs in %s)", why, filepath.Dir(n.c.State.Log("proxy")))
+		return false
+	})
+}
+
+// tellServed says what is served, and what is not. The caller holds mu.
+func (n *narrator) tellServed(at time.Time, statuses answer, ports []uint32) {
+	say := func(text string) { n.print(line{At: at, Kind: "served", Message: text}) }
+	gateways := Gateways(statuses.docs)
+	for _, g := range gateways {
+		n.print(line{At: at, Process: "controller", Kind: "gateway", Message: g.String(), Detail: g.raw})
+	}
+	n.tellTroubles(at, statuses.docs)
+	if slices.ContainsFunc(gateways, Gateway.portTaken) {
+		say("! a port is taken: free it, or move all listeners with --port-offset")
+	}
+	switch {
+	case !statuses.given:
+		say("! the controller does not answer; what was served last is served")
+	case len(gateways) == 0:
+		say("! no Gateway is served: there is none in " + n.c.Dir + ", or none of a class of ours")
+	case len(ports) == 0:
+		say("! no listener is bound: no traffic is served yet")
+	default:
+		var where []string
+		for _, p := range ports {
+			where = append(where, net.JoinHostPort(n.c.Bind, strconv.FormatUint(uint64(p), 10)))
+		}
+		say("listening on " + strings.Join(where, ", "))
+	}
+}
+
+// answer is what the controller said of statuses.
+type answer struct {
+	docs  []inspect.StatusDocument
+	given bool          // it said something
+	took  time.Duration // to answer once
+}
+
+// settledStatuses returns statuses as soon as all of them are known and no Gateway is
+// pending any more, or as they are after a while: one that cannot be programmed must not
+// hold up the rest.
+func settledStatuses(ctx context.Context, controller *inspect.Client) answer {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	var a answer
+	_ = poll(ctx, func() bool { // a wait that ended early has what there is
+		began := time.Now()
+		var now inspect.Statuses
+		if controller.Get(ctx, inspect.StatusPath, &now) != nil {
+			return false
+		}
+		a = answer{docs: now.Documents, given: true, took: time.Since(began)}
+		return now.Settled && !slices.ContainsFunc(Gateways(a.docs), Gateway.pending)
+	})
+	return a
+}
+
+// boundPorts are the ports that proxies have bound, sorted.
+func boundPorts(ctx context.Context, controller *inspect.Client) []uint32 {
+	var list []struct{ BoundPorts []uint32 }
+	if controller.Get(ctx, inspect.ProxiesPath, &list) != nil {
+		return nil
+	}
+	var ports []uint32
+	for _, p := range list {
+		ports = append(ports, p.BoundPorts...)
+	}
+	slices.Sort(ports)
+	return slices.Compact(ports)
+}
+
+// poll calls ok until it is true or ctx is done. What takes long is called less often, so
+// that asking does not disturb who is asked.
+func poll(ctx context.Context, ok func() bool) error {
+	const often = 10 * time.Millisecond
+	// Exits: ok, or ctx is done.
+	for {
+		began := time.Now()
+		if ok() {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(max(often, rest(time.Since(began)))):
+		}
+	}
+}
+
+// rest is how long to wait after a question that took so long.
+func rest(took time.Duration) time.Duration { return 10 * took }
