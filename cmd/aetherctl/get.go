@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,70 +15,68 @@ import (
 
 	"aether.io/aether/internal/fleet"
 	"aether.io/aether/internal/inspect"
-	"aether.io/aether/internal/statedir"
 )
 
-// instance is a running standalone instance, asked from outside.
-type instance struct {
-	dir        statedir.Dir
-	controller *inspect.Client
-}
-
-func dial(state, dir string) (*instance, error) {
-	d, err := stateDir(state, dir)
-	if err != nil {
-		return nil, err
-	}
-	return &instance{dir: d, controller: inspect.NewClient(d.ControllerSocket())}, nil
-}
-
-// explain says what it means that nobody answers.
-func (i *instance) explain(err error) error {
-	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("no controller answers for the state directory %s: %w", i.dir.Root(), err)
-	}
-	return err
-}
-
-func target(cmd *cobra.Command, state, dir, output *string) {
-	cmd.Flags().StringVar(state, "state-dir", "", "the instance's state directory")
-	cmd.Flags().StringVar(dir, "dir", "", "the instance's manifest directory, in place of --state-dir")
-	cmd.Flags().StringVarP(output, "output", "o", "", "json")
-}
-
 func getCommand() *cobra.Command {
-	var state, dir, output string
+	var t target
 	cmd := &cobra.Command{
-		Use:       "get processes|proxies|resources|identity",
-		Short:     "Show what a running Aether is made of",
-		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
-		ValidArgs: []string{"processes", "proxies", "resources", "identity"},
+		Use:   "get processes|proxies|resources|identity",
+		Short: "Show what a running Aether is made of",
+		Long: `Show what a running Aether is made of:
+
+  processes   its processes, and whether they run
+  proxies     which proxy runs which version of the configuration, and what it lacks or refuses
+  resources   what each scope is sent, and which objects each resource comes from
+  identity    who signs, and for whom it did or refused to`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 1 && whatToGet(args[0]) != "" {
+				return nil
+			}
+			return fmt.Errorf("get what? One of %s", strings.Join(getable(), ", "))
+		},
+		ValidArgs: getable(),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			i, err := dial(state, dir)
+			i, err := t.dial()
 			if err != nil {
 				return err
 			}
 			defer i.controller.Close()
-			value, table, err := i.get(cmd.Context(), args[0])
+			value, table, err := i.get(cmd.Context(), whatToGet(args[0]))
 			if err != nil {
 				return i.explain(err)
 			}
-			if output == "json" {
+			if t.output == "json" {
 				return printJSON(cmd.OutOrStdout(), value)
 			}
-			t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 4, 2, ' ', 0)
-			table(t)
-			return t.Flush()
+			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 4, 2, ' ', 0)
+			table(w)
+			return w.Flush()
 		},
 	}
-	target(cmd, &state, &dir, &output)
+	t.flags(cmd)
 	return cmd
+}
+
+func getable() []string { return []string{"processes", "proxies", "resources", "identity"} }
+
+// whatToGet takes what people type, singular or plural; empty if there is no such thing.
+func whatToGet(typed string) string {
+	typed = strings.ToLower(typed)
+	for _, what := range getable() {
+		if typed == what || sameKind(typed, what) || typed == "proxy" && what == "proxies" {
+			return what
+		}
+	}
+	return ""
 }
 
 // get returns what was asked for as a value for programs and a table for people.
 func (i *instance) get(ctx context.Context, what string) (value any, table func(io.Writer), err error) {
 	switch what {
 	case "processes":
+		if !running(i.settings) {
+			return nil, nil, i.notRunning()
+		}
 		v := i.processes()
 		return v, func(w io.Writer) { processTable(w, v) }, nil
 	case "proxies":
@@ -105,7 +102,7 @@ type process struct {
 }
 
 func (i *instance) processes() []process {
-	var out []process
+	out := []process{{Name: "aetherctl", PID: i.settings.Supervisor, Running: true}}
 	for _, name := range []string{"controller", "proxy", "envoy"} {
 		p := process{Name: name}
 		if text, err := os.ReadFile(i.dir.PIDFile(name)); err == nil {
@@ -118,17 +115,26 @@ func (i *instance) processes() []process {
 }
 
 func processTable(w io.Writer, list []process) {
-	fmt.Fprintln(w, "PROCESS\tPID\tRUNNING")
+	row(w, "PROCESS", "PID", "RUNNING")
 	for _, p := range list {
-		fmt.Fprintf(w, "%s\t%d\t%t\n", p.Name, p.PID, p.Running)
+		pid := ""
+		if p.PID > 0 {
+			pid = strconv.Itoa(p.PID)
+		}
+		row(w, p.Name, pid, strconv.FormatBool(p.Running))
 	}
 }
 
 func proxyTable(w io.Writer, list []fleet.Proxy) {
-	fmt.Fprintln(w, "PROXY\tSCOPE\tCONNECTED\tVERSION\tCURRENT\tPENDING\tREFUSED\tPORTS\tENVOY\tSVID REMAINING\tLAGGARD")
+	row(w, "PROXY", "SCOPE", "CONNECTED", "VERSION", "CURRENT", "PENDING", "REFUSED", "PORTS", "ENVOY", "SVID REMAINING", "LAGGARD")
 	for _, p := range list {
-		fmt.Fprintf(w, "%s\t%s\t%t\t%s\t%t\t%d\t%d\t%s\t%s\t%s\t%s\n", p.ID, p.ScopeName, p.Connected, short(p.Version), p.Current,
-			len(p.Pending), len(p.Refused), ports(p.BoundPorts), p.EnvoyVersion, time.Until(p.NotAfter).Round(time.Minute), p.Laggard)
+		row(w, p.ID, p.ScopeName, strconv.FormatBool(p.Connected), short(p.Version), strconv.FormatBool(p.Current),
+			strconv.Itoa(len(p.Pending)), strconv.Itoa(len(p.Refused)), ports(p.BoundPorts), p.EnvoyVersion, remaining(time.Until(p.NotAfter)), p.Laggard)
+	}
+	for _, p := range list {
+		for _, r := range p.Refused {
+			fmt.Fprintf(w, "\n%s refuses %s: %s\n", p.ID, r.Name, r.Detail)
+		}
 	}
 }
 
@@ -140,12 +146,17 @@ func ports(list []uint32) string {
 	return strings.Join(part, ",")
 }
 
+// remaining is a duration without what nobody looks at.
+func remaining(d time.Duration) string {
+	return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
+}
+
 func short(s string) string { return s[:min(12, len(s))] }
 
 func resourceTable(w io.Writer, list []inspect.Resource) {
-	fmt.Fprintln(w, "SCOPE\tTYPE\tNAME\tHASH\tBYTES\tORIGIN")
+	row(w, "SCOPE", "TYPE", "NAME", "HASH", "BYTES", "ORIGIN")
 	for _, r := range list {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\n", r.Scope, r.Type, r.Name, short(r.Hash), r.Bytes, strings.Join(r.Origin, ","))
+		row(w, r.Scope, r.Type, r.Name, short(r.Hash), strconv.Itoa(r.Bytes), strings.Join(r.Origin, ","))
 	}
 }
 
@@ -154,8 +165,19 @@ func identityTable(w io.Writer, v inspect.Identity) {
 	for _, r := range v.Roots {
 		fmt.Fprintf(w, "ROOT\t%s\n", r)
 	}
-	fmt.Fprintln(w, "\nAT\tIDENTITY\tPOD\tSERIAL\tUNTIL\tRESULT\tREASON")
+	fmt.Fprintln(w)
+	row(w, "AT", "IDENTITY", "POD", "SERIAL", "UNTIL", "RESULT", "REASON")
 	for _, s := range v.Issued {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.At.Format(time.RFC3339), s.Identity, s.Pod, short(s.Serial), s.NotAfter.Format(time.RFC3339), s.Result, s.Reason)
+		row(w, s.At.Format(time.RFC3339), s.Identity, s.Pod, short(s.Serial), s.NotAfter.Format(time.RFC3339), s.Result, s.Reason)
 	}
+}
+
+// row writes one row of a table. An empty cell is a dash: columns can be cut apart.
+func row(w io.Writer, cells ...string) {
+	for i, c := range cells {
+		if c == "" {
+			cells[i] = "-"
+		}
+	}
+	fmt.Fprintln(w, strings.Join(cells, "\t"))
 }

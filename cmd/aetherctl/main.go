@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,6 +17,9 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// A second signal ends it at once. What stops processes may send each signal twice, as
+	// timeout(1) does: that is not yet a second one.
+	context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, stop) })
 	err := root().ExecuteContext(ctx)
 	stop()
 	if err != nil {

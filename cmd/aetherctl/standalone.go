@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -34,16 +33,34 @@ func standaloneCommand() *cobra.Command {
 channel, proxy and Envoy, as separate processes that stop with this command.
 
 DIR holds YAML or JSON files, also in sub-folders; edits take effect at once. The word
-"ready" alone on a line, and the file "ready" in the state directory, say that traffic
-is served. Status of every object is written below status/ in the state directory.`,
-		Args: cobra.ExactArgs(1),
+"ready" alone on a line, and the file "ready" in the state directory, say that Envoy is
+configured. From then on each change is told when it is live; what begins with "!" needs a
+look, and "aetherctl status" shows it all. Status of every object is also written below
+status/ in the state directory.
+
+Ctrl-C or SIGTERM stops it once no request is active, or after --drain; a second Ctrl-C
+stops it at once.`,
+		Example: `  aetherctl standalone examples/quickstart
+  aetherctl standalone examples/quickstart --port-offset 10000   # HTTP on 18080 in place of 8080`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fmt.Errorf("name one directory of manifests, not %d: aetherctl standalone DIR", len(args))
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir, err := stateDir(state, args[0])
 			if err != nil {
 				return err
 			}
-			if output != "" && output != "json" {
-				return fmt.Errorf("-o %q: want json, or nothing for prose", output)
+			if err := checkOutput(output); err != nil {
+				return err
+			}
+			if drain < 0 {
+				return fmt.Errorf("--drain %s is below 0", drain)
+			}
+			if drain == 0 {
+				drain = -1 // not the default
 			}
 			if envoy, err = findEnvoy(envoy); err != nil {
 				return err
@@ -65,19 +82,16 @@ is served. Status of every object is written below status/ in the state director
 			if err != nil {
 				return err
 			}
-			if output == "" {
-				fmt.Fprintf(cmd.OutOrStdout(), "state directory %s\n", dir.Root())
-			}
 			return in.Run(cmd.Context())
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&state, "state-dir", "", "where state is kept (default: derived from DIR, below the user's state directory)")
 	f.StringVar(&bind, "bind", standalone.DefaultBind, "IP address that listeners bind")
-	f.IntVar(&offset, "port-offset", 0, "added to the port of each listener")
+	f.IntVar(&offset, "port-offset", 0, "added to the port of each listener, e.g. when one is taken")
 	f.StringVar(&envoy, "envoy", "", "path of the Envoy binary (default: $AETHER_ENVOY, the build's cache, or PATH)")
-	f.StringVarP(&output, "output", "o", "", "json: one JSON object a line, for programs")
-	f.DurationVar(&drain, "drain", standalone.DefaultDrain, "how long requests may go on when stopping")
+	outputFlag(cmd, &output, ", one object a line")
+	f.DurationVar(&drain, "drain", standalone.DefaultDrain, "how long active requests may go on when stopping; 0: not at all")
 	f.StringArrayVar(&extra, "controller-flag", nil, "flag handed on to the controller, e.g. --controller-flag=--otel-enabled")
 	f.BoolVar(&debug, "debug", false, "log what is of use only to a developer")
 	return cmd
@@ -88,18 +102,23 @@ func stateDir(named, dir string) (statedir.Dir, error) {
 	if named != "" {
 		return statedir.Of(named)
 	}
-	if dir == "" {
-		return statedir.Dir{}, errors.New("name the state directory with --state-dir, or the manifests' directory with --dir")
-	}
-	base := os.Getenv("XDG_STATE_HOME")
-	if base == "" {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			return statedir.Dir{}, fmt.Errorf("state directory: %w", err)
-		}
-		base = filepath.Join(home, ".local", "state")
+	base, err := stateBase()
+	if err != nil {
+		return statedir.Dir{}, err
 	}
 	return statedir.For(base, dir)
+}
+
+// stateBase is where state directories are by default.
+func stateBase() (string, error) {
+	if base := os.Getenv("XDG_STATE_HOME"); base != "" {
+		return base, nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("state directory: %w", err)
+	}
+	return filepath.Join(home, ".local", "state"), nil
 }
 
 // findEnvoy returns the Envoy to run: the one that was named, or the first of the usual places.
@@ -116,13 +135,17 @@ func findEnvoy(named string) (string, error) {
 			cache = filepath.Join(user, "aether")
 		}
 	}
-	cached := filepath.Join(cache, "envoy", envoyVersion, "envoy")
-	if _, err := os.Stat(cached); err == nil && envoyVersion != "" {
-		return cached, nil
+	looked := "the cache is known to what \"make build\" builds"
+	if envoyVersion != "" {
+		cached := filepath.Join(cache, "envoy", envoyVersion, "envoy")
+		if _, err := os.Stat(cached); err == nil {
+			return cached, nil
+		}
+		looked = "not at " + cached + ": \"make envoy\" gets it, as this user and with this AETHER_CACHE"
 	}
 	path, err := exec.LookPath("envoy")
 	if err != nil {
-		return "", fmt.Errorf("no Envoy: none at %s and none on PATH; run \"make envoy\", or name one with --envoy", cached)
+		return "", fmt.Errorf("no Envoy: none on PATH, and %s; or name one with --envoy", looked)
 	}
 	return path, nil
 }

@@ -2,13 +2,15 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"aether.io/aether/internal/inspect"
@@ -16,46 +18,58 @@ import (
 )
 
 func statusCommand() *cobra.Command {
-	var state, dir, output string
+	var t target
 	cmd := &cobra.Command{
 		Use:   "status [KIND [[NAMESPACE/]NAME]]",
-		Short: "Show the status of objects, and what is wrong with the manifests",
+		Short: "Show the status of objects, and what is wrong with them and with the manifests",
 		Long: `Show the status of every object that has one, or of one kind, or of one object whole.
-Without arguments, files and objects that could not be taken are listed too.`,
-		Args: cobra.MaximumNArgs(2),
+Below it is what is not as it should be: conditions with their reasons, and, if no kind
+is named, files and objects that could not be taken.
+
+An object that no GatewayClass of ours leads to has no status, and is not shown.`,
+		Example: `  aetherctl status
+  aetherctl status httproutes
+  aetherctl status httproute shop
+  aetherctl status HTTPRoute/default/shop -o json`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 2 {
+				return errors.New("status of what? Name a kind, and then an object: status httproute default/shop")
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := dial(state, dir)
+			i, err := t.dial()
 			if err != nil {
 				return err
 			}
-			defer c.controller.Close()
+			defer i.controller.Close()
 			var all inspect.Statuses
-			if err := c.controller.Get(cmd.Context(), inspect.StatusPath, &all); err != nil {
-				return c.explain(err)
+			if err := i.controller.Get(cmd.Context(), inspect.StatusPath, &all); err != nil {
+				return i.explain(err)
 			}
+			args = splitName(args)
 			docs, err := pick(all.Documents, args)
 			if err != nil {
 				return err
 			}
-			if output == "json" {
+			if t.output == "json" {
 				return printJSON(cmd.OutOrStdout(), docs)
 			}
 			if len(args) == 2 {
 				return printWhole(cmd.OutOrStdout(), docs)
 			}
-			printStatuses(cmd.OutOrStdout(), docs)
-			if len(args) > 0 {
-				return nil
-			}
 			var problems []problem
-			if err := c.controller.Get(cmd.Context(), inspect.ProblemsPath, &problems); err != nil {
-				return c.explain(err)
+			if len(args) == 0 {
+				if err := i.controller.Get(cmd.Context(), inspect.ProblemsPath, &problems); err != nil {
+					return i.explain(err)
+				}
 			}
-			printProblems(cmd.OutOrStdout(), problems)
+			printStatuses(cmd.OutOrStdout(), docs)
+			printToLookAt(cmd.OutOrStdout(), docs, problems)
 			return nil
 		},
 	}
-	target(cmd, &state, &dir, &output)
+	t.flags(cmd)
 	return cmd
 }
 
@@ -67,6 +81,18 @@ type problem struct {
 	Path     string `json:"path"`
 	Message  string `json:"message"`
 	Severity string `json:"severity"`
+}
+
+// splitName takes Kind/namespace/name, as tables print it, for a kind and a name.
+func splitName(args []string) []string {
+	if len(args) != 1 {
+		return args
+	}
+	kind, name, both := strings.Cut(args[0], "/")
+	if !both {
+		return args
+	}
+	return []string{kind, name}
 }
 
 // pick chooses documents by kind and name; one that was asked for must exist.
@@ -89,9 +115,26 @@ func pick(docs []inspect.StatusDocument, args []string) ([]inspect.StatusDocumen
 		out = append(out, d)
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("no status of %s", strings.Join(args, " "))
+		return nil, fmt.Errorf("no object of that kind and name has a status: %s; there are %s", strings.Join(args, " "), or(strings.Join(kinds(docs), ", "), "none"))
 	}
 	return out, nil
+}
+
+// kinds lists the kinds of docs, each once.
+func kinds(docs []inspect.StatusDocument) []string {
+	var out []string
+	for _, d := range docs {
+		out = append(out, d.Kind)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func or(s, def string) string {
+	if s == "" {
+		return def
+	}
+	return s
 }
 
 // sameKind takes a kind as people type it: any case, singular or plural.
@@ -101,42 +144,36 @@ func sameKind(kind, typed string) bool {
 }
 
 func printStatuses(w io.Writer, docs []inspect.StatusDocument) {
+	if len(docs) == 0 {
+		fmt.Fprintln(w, "no object has a status: there is no GatewayClass of ours, and no MeshConfig")
+		return
+	}
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(t, "OBJECT\tGENERATION\tCONDITIONS")
+	row(t, "OBJECT", "GENERATION", "CONDITIONS")
 	for _, d := range docs {
-		fmt.Fprintf(t, "%s\t%d\t%s\n", docName(d), d.Generation, conditions(d))
+		row(t, standalone.ObjectName(d), strconv.FormatInt(d.Generation, 10), conditions(d))
 	}
 	_ = t.Flush()
 }
 
-func docName(d inspect.StatusDocument) string {
-	return strings.Join(strings.FieldsFunc(d.Kind+"/"+d.Namespace+"/"+d.Name, func(r rune) bool { return r == '/' }), "/")
-}
-
 // conditions is the object's own conditions, or those of each of its parents.
 func conditions(d inspect.StatusDocument) string {
-	var s struct {
-		Conditions []metav1.Condition
-		Parents    []struct {
-			ParentRef  struct{ Name, SectionName string }
-			Conditions []metav1.Condition
-		}
-	}
-	if err := json.Unmarshal(d.Status, &s); err != nil {
+	parts, err := standalone.Parts(d)
+	if err != nil {
 		return err.Error()
 	}
-	part := []string{}
-	if len(s.Conditions) > 0 {
-		part = append(part, standalone.Conditions(s.Conditions))
-	}
-	for _, p := range s.Parents {
-		name := p.ParentRef.Name
-		if p.ParentRef.SectionName != "" {
-			name += "/" + p.ParentRef.SectionName
+	var out []string
+	for _, p := range parts {
+		kind, name, _ := strings.Cut(p.Part, " ")
+		switch kind {
+		case "listener": // what is wrong with it is told below the table
+		case "":
+			out = append(out, standalone.Conditions(p.Conditions))
+		default:
+			out = append(out, name+": "+standalone.Conditions(p.Conditions))
 		}
-		part = append(part, name+": "+standalone.Conditions(p.Conditions))
 	}
-	return strings.Join(part, "; ")
+	return strings.Join(out, "; ")
 }
 
 func printWhole(w io.Writer, docs []inspect.StatusDocument) error {
@@ -153,23 +190,38 @@ func printWhole(w io.Writer, docs []inspect.StatusDocument) error {
 	return nil
 }
 
-func printProblems(w io.Writer, problems []problem) {
-	if len(problems) == 0 {
+// printToLookAt lists what is wrong with objects and with files.
+func printToLookAt(w io.Writer, docs []inspect.StatusDocument, problems []problem) {
+	var list []string
+	for _, d := range docs {
+		for _, t := range standalone.Trouble(d) {
+			list = append(list, standalone.ObjectName(d)+": "+t)
+		}
+	}
+	for _, p := range problems {
+		list = append(list, p.String())
+	}
+	if len(list) == 0 {
 		return
 	}
-	fmt.Fprintf(w, "\n%d to look at:\n", len(problems))
-	for _, p := range problems {
-		where := p.File
-		if p.Document > 0 {
-			where += fmt.Sprintf(" (document %d)", p.Document)
-		}
-		for _, s := range []string{p.Object, p.Path} {
-			if s != "" {
-				where += ": " + s
-			}
-		}
-		fmt.Fprintf(w, "  %s: %s\n", where, p.Message)
+	fmt.Fprintf(w, "\n%d to look at:\n", len(list))
+	for _, l := range list {
+		fmt.Fprintf(w, "  %s\n", l)
 	}
+}
+
+// String is the problem as one line: where it is, and what.
+func (p problem) String() string {
+	s := p.File
+	if p.Document > 0 {
+		s += fmt.Sprintf(" (document %d)", p.Document)
+	}
+	for _, more := range []string{p.Object, p.Path, p.Message} {
+		if more != "" {
+			s += ": " + more
+		}
+	}
+	return s
 }
 
 func printJSON(w io.Writer, v any) error {
