@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -16,20 +17,31 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	"k8s.io/kube-openapi/pkg/validation/strfmt"
 	"k8s.io/kube-openapi/pkg/validation/validate"
+
+	"aether.io/aether/internal/crd/screen"
 )
 
 // version is one served version of one kind, compiled.
 type version struct {
-	schema    *structural.Structural
-	values    values
-	rules     *cel.Validator // nil if the schema has no rule
 	hasStatus bool           // the status is a subresource: not written with the object
 	usesOld   bool           // some rule compares with the version before
+	screen    *screen.Screen // passes what is plainly good; nil: none
+	// library prunes, defaults, validates and explains. It is what counts; it is compiled
+	// when the first object comes that the screen does not pass.
+	library func() (*library, error)
+}
+
+// library is a version as the API server's own code has it.
+type library struct {
+	schema *structural.Structural
+	values values
+	rules  *cel.Validator // nil if the schema has no rule
 }
 
 func compile(props *apiextensions.JSONSchemaProps, hasStatus bool) (*version, error) {
@@ -40,6 +52,19 @@ func compile(props *apiextensions.JSONSchemaProps, hasStatus bool) (*version, er
 	if err := defaulting.PruneDefaults(s); err != nil {
 		return nil, fmt.Errorf("prune the schema's defaults: %w", err)
 	}
+	v := &version{
+		hasStatus: hasStatus, usesOld: usesOld(s),
+		library: sync.OnceValues(func() (*library, error) { return compileLibrary(props, s) }),
+	}
+	if !v.usesOld {
+		if v.screen, err = screen.New(s); err != nil {
+			return nil, fmt.Errorf("make a screen: %w", err)
+		}
+	}
+	return v, nil
+}
+
+func compileLibrary(props *apiextensions.JSONSchemaProps, s *structural.Structural) (*library, error) {
 	// Not validation.NewSchemaValidator: that one compares with the old object to forgive
 	// old mistakes (ratcheting), which costs time and is not wanted here.
 	openAPI := &spec.Schema{}
@@ -50,12 +75,10 @@ func compile(props *apiextensions.JSONSchemaProps, hasStatus bool) (*version, er
 	// pruned. Set once here, pruning does not copy the schema for each object.
 	root := *s
 	root.XEmbeddedResource = true
-	return &version{
-		schema:    &root,
-		values:    values{validate.NewSchemaValidator(openAPI, nil, "", strfmt.Default)},
-		rules:     cel.NewValidator(s, true, celconfig.PerCallLimit),
-		hasStatus: hasStatus,
-		usesOld:   usesOld(s),
+	return &library{
+		schema: &root,
+		values: values{validate.NewSchemaValidator(openAPI, nil, "", strfmt.Default)},
+		rules:  cel.NewValidator(s, true, celconfig.PerCallLimit),
 	}, nil
 }
 
@@ -80,18 +103,29 @@ func (v *Validator) Admit(ctx context.Context, u, old *unstructured.Unstructured
 	if ver.hasStatus {
 		delete(u.Object, "status")
 	}
-	unknown = pruning.PruneWithOptions(u.Object, ver.schema, false, structural.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
-	defaulting.PruneNonNullableNullsWithoutDefaults(u.Object, ver.schema)
-	defaulting.Default(u.Object, ver.schema)
+	if ver.screen != nil && ver.screen.Pass(u.Object) {
+		return nil, nil
+	}
+	lib, wrong := ver.library()
+	if wrong != nil {
+		return nil, field.ErrorList{notCompiled(u.GroupVersionKind(), wrong)}
+	}
+	return lib.admit(ctx, u.Object, old)
+}
 
-	errs = validation.ValidateCustomResource(nil, u.Object, ver.values)
-	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, ver.schema, u.Object)...)
-	if ver.rules != nil && !blocksRules(errs) {
+func (l *library) admit(ctx context.Context, obj map[string]any, old *unstructured.Unstructured) (unknown []string, errs field.ErrorList) {
+	unknown = pruning.PruneWithOptions(obj, l.schema, false, structural.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
+	defaulting.PruneNonNullableNullsWithoutDefaults(obj, l.schema)
+	defaulting.Default(obj, l.schema)
+
+	errs = validation.ValidateCustomResource(nil, obj, l.values)
+	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, l.schema, obj)...)
+	if l.rules != nil && !blocksRules(errs) {
 		var before any
 		if old != nil {
 			before = old.Object
 		}
-		broken, _ := ver.rules.Validate(ctx, nil, ver.schema, u.Object, before, celconfig.RuntimeCELCostBudget)
+		broken, _ := l.rules.Validate(ctx, nil, l.schema, obj, before, celconfig.RuntimeCELCostBudget)
 		errs = append(errs, broken...)
 	}
 	slices.SortStableFunc(errs, compareErrors)
@@ -117,9 +151,13 @@ func (v *Validator) version(u *unstructured.Unstructured) (*version, *field.Erro
 	}
 	ver, err := lazy()
 	if err != nil {
-		return nil, field.InternalError(nil, fmt.Errorf("compile the rules of %s: %w", gvk, err))
+		return nil, notCompiled(gvk, err)
 	}
 	return ver, nil
+}
+
+func notCompiled(gvk schema.GroupVersionKind, err error) *field.Error {
+	return field.InternalError(nil, fmt.Errorf("compile the rules of %s: %w", gvk, err))
 }
 
 func withGroup(group string, versions []string) []string {

@@ -188,7 +188,12 @@ func TestEveryServedVersionCompiles(t *testing.T) {
 			t.Errorf("%s: %v", gvk, err)
 			continue
 		}
-		if ver.schema == nil || ver.values.schema == nil {
+		lib, err := ver.library()
+		if err != nil {
+			t.Errorf("%s: %v", gvk, err)
+			continue
+		}
+		if lib.schema == nil || lib.values.schema == nil {
 			t.Errorf("%s: no schema", gvk)
 		}
 	}
