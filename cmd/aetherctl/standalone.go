@@ -72,11 +72,10 @@ stops it at once.`,
 			level := slog.LevelWarn
 			if debug {
 				level = slog.LevelDebug
-				extra = append(extra, "--debug")
 			}
 			in, err := standalone.New(standalone.Config{
 				Dir: args[0], State: dir, Bind: bind, PortOffset: offset, Envoy: envoy, Controller: controller, Proxy: proxy,
-				Extra: extra, Drain: drain, Out: cmd.OutOrStdout(), JSON: output == "json",
+				Extra: extra, Drain: drain, Debug: debug, Out: cmd.OutOrStdout(), JSON: output == "json",
 				Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level})),
 			})
 			if err != nil {
@@ -93,7 +92,7 @@ stops it at once.`,
 	outputFlag(cmd, &output, ", one object a line")
 	f.DurationVar(&drain, "drain", standalone.DefaultDrain, "how long active requests may go on when stopping; 0: not at all")
 	f.StringArrayVar(&extra, "controller-flag", nil, "flag handed on to the controller, e.g. --controller-flag=--otel-enabled")
-	f.BoolVar(&debug, "debug", false, "log what is of use only to a developer")
+	f.BoolVar(&debug, "debug", false, "log what is of use only to a developer, here and in logs/")
 	return cmd
 }
 

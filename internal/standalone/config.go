@@ -34,6 +34,7 @@ type Config struct {
 	Proxy      string        // path of aether-proxy
 	Extra      []string      // flags handed on to the controller
 	Drain      time.Duration // how long requests may go on when stopping; 0: DefaultDrain, below it: not at all
+	Debug      bool          // controller and proxy log what is of use only to a developer
 	Out        io.Writer     // what a person sees
 	JSON       bool          // one JSON object a line instead of prose
 	Log        *slog.Logger
@@ -73,9 +74,12 @@ func New(c Config) (*Instance, error) {
 		return nil, fmt.Errorf("manifest directory: %w", err)
 	}
 	c.Dir = abs
-	for name, path := range map[string]string{"envoy": c.Envoy, "aether-controller": c.Controller, "aether-proxy": c.Proxy} {
-		if info, err := os.Stat(path); err != nil || info.IsDir() || info.Mode()&0o111 == 0 {
-			return nil, fmt.Errorf("%s: no executable at %q", name, path)
+	const beside = "; it belongs beside aetherctl, where \"make build\" puts it"
+	for _, p := range []struct{ name, path, hint string }{
+		{"envoy", c.Envoy, ""}, {"aether-controller", c.Controller, beside}, {"aether-proxy", c.Proxy, beside},
+	} {
+		if info, err := os.Stat(p.path); err != nil || info.IsDir() || info.Mode()&0o111 == 0 {
+			return nil, fmt.Errorf("%s: no executable at %q%s", p.name, p.path, p.hint)
 		}
 	}
 	return &Instance{c: c}, nil

@@ -241,12 +241,13 @@ func (in *Instance) controller(c *controlPorts) *exec.Cmd {
 		"--access-log=" + s.Log("access"), "--stream-fd=3", "--bootstrap-fd=4",
 	}, in.c.Extra...)...)
 	cmd.ExtraFiles = c.files
+	cmd.Args = append(cmd.Args, in.debug()...)
 	return cmd
 }
 
 func (in *Instance) proxy(c *controlPorts) *exec.Cmd {
 	s := in.c.State
-	return exec.Command(in.c.Proxy,
+	cmd := exec.Command(in.c.Proxy,
 		"--discovery-endpoint=https://"+c.stream.Addr().String(),
 		"--discovery-bootstrap-endpoint=https://"+c.bootstrap.Addr().String(),
 		"--discovery-sa-token-path="+s.Token(), "--discovery-ca-bundle-path="+s.TrustBundle(),
@@ -254,6 +255,15 @@ func (in *Instance) proxy(c *controlPorts) *exec.Cmd {
 		"--discovery-server-id=spiffe://"+TrustDomain+"/ns/"+ReleaseNamespace+"/sa/"+spiffeid.ControllerAccount,
 		"--proxy-id="+ProxyName, "--scope=shared", "--xds-socket="+s.XDSSocket(), "--envoy-admin-socket="+s.AdminSocket(),
 		"--envoy-bootstrap="+s.Bootstrap(), "--last-good-dir="+s.LastGood(), "--inspect-socket="+s.ProxySocket())
+	cmd.Args = append(cmd.Args, in.debug()...)
+	return cmd
+}
+
+func (in *Instance) debug() []string {
+	if in.c.Debug {
+		return []string{"--debug"}
+	}
+	return nil
 }
 
 func (in *Instance) envoy() *exec.Cmd {
