@@ -19,6 +19,7 @@ type flags struct {
 	portOffset            uint32
 	releaseNamespace      string
 	accessLog             string
+	systemCAFile          string
 	streamFD, bootstrapFD int
 	caLifetime, svidTTL   time.Duration
 	trustDomain           string
@@ -42,6 +43,7 @@ func (f *flags) register(cmd *cobra.Command) {
 	s.Uint32Var(&f.portOffset, "port-offset", 0, "added to the port of each listener")
 	s.StringVar(&f.releaseNamespace, "release-namespace", "aether-system", "namespace whose MeshConfig every other inherits")
 	s.StringVar(&f.accessLog, "access-log", "", "file of the access log, JSON lines; empty: none")
+	s.StringVar(&f.systemCAFile, "system-ca-file", "/etc/ssl/certs/ca-certificates.crt", "PEM bundle, on the proxies' disks, of the authorities that a BackendTLSPolicy calls System; empty: such policies are refused")
 	s.IntVar(&f.streamFD, "stream-fd", 0, "inherited file descriptor of the stream listener (required)")
 	s.IntVar(&f.bootstrapFD, "bootstrap-fd", 0, "inherited file descriptor of the bootstrap listener (required)")
 	s.DurationVar(&f.caLifetime, "discovery-ca-lifetime", 87600*time.Hour, "lifetime of a CA that is created")

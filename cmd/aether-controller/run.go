@@ -106,7 +106,7 @@ func (c *controller) makeIdentity() error {
 func (c *controller) makeRouting() error {
 	graph, err := routing.New(routing.Config{
 		ControllerName: controllerName, ReleaseNamespace: c.f.releaseNamespace, Address: c.f.bind, PublishAddresses: []string{c.f.bind},
-		PortOffset: c.f.portOffset, AccessLogPath: c.f.accessLog, System: c.f.system,
+		PortOffset: c.f.portOffset, AccessLogPath: c.f.accessLog, TrustFile: c.f.systemCAFile, System: c.f.system,
 	})
 	if err != nil {
 		return err

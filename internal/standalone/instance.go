@@ -238,7 +238,7 @@ func (in *Instance) controller(c *controlPorts) *exec.Cmd {
 	cmd := exec.Command(in.c.Controller, append([]string{
 		"--directory=" + in.c.Dir, "--state-dir=" + s.Root(), "--bind=" + in.c.Bind,
 		"--port-offset=" + strconv.Itoa(in.c.PortOffset), "--release-namespace=" + ReleaseNamespace,
-		"--access-log=" + s.Log("access"), "--stream-fd=3", "--bootstrap-fd=4",
+		"--access-log=" + s.Log("access"), "--system-ca-file=" + systemAuthorities(), "--stream-fd=3", "--bootstrap-fd=4",
 	}, in.c.Extra...)...)
 	cmd.ExtraFiles = c.files
 	cmd.Args = append(cmd.Args, in.debug()...)

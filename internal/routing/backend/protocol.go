@@ -3,9 +3,8 @@ package backend
 import (
 	"strings"
 
-	"k8s.io/utils/ptr"
-
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"aether.io/aether/internal/envoy"
 )

@@ -16,13 +16,17 @@ import (
 func SupportedFeatures() []gatewayv1.SupportedFeature {
 	list := []gatewayv1.SupportedFeature{}
 	for _, f := range []features.FeatureName{
+		features.SupportBackendTLSPolicy,
+		features.SupportBackendTLSPolicySANValidation,
 		features.SupportGateway,
 		features.SupportGatewayAddressEmpty,
+		features.SupportGatewayBackendClientCertificate,
 		features.SupportGatewayFrontendClientCertificateValidation,
 		features.SupportGatewayFrontendClientCertificateValidationInsecureFallback,
 		features.SupportGatewayHTTPListenerIsolation,
 		features.SupportGatewayHTTPSListenerDetectMisdirectedRequests,
 		features.SupportHTTPRouteBackendProtocolH2C,
+		features.SupportHTTPRouteBackendProtocolWebSocket,
 		features.SupportHTTPRouteMethodMatching,
 		features.SupportHTTPRouteNamedRouteRule,
 		features.SupportHTTPRouteParentRefPort,
