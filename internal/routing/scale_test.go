@@ -59,6 +59,16 @@ func townSlice(i int, ip string) *discoveryv1.EndpointSlice {
 	}
 }
 
+func townPolicy(i int) *gatewayv1.BackendTLSPolicy {
+	p := &gatewayv1.BackendTLSPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "tls"}}
+	p.Spec.TargetRefs = []gatewayv1.LocalPolicyTargetReferenceWithSectionName{{LocalPolicyTargetReference: gatewayv1.LocalPolicyTargetReference{
+		Kind: "Service", Name: gatewayv1.ObjectName(fmt.Sprintf("s%d", i)),
+	}}}
+	p.Spec.Validation.Hostname = "s.example.com"
+	p.Spec.Validation.WellKnownCACertificates = ptr.To(gatewayv1.WellKnownCACertificatesSystem)
+	return p
+}
+
 func townRoute(i, version int) *gatewayv1.HTTPRoute {
 	r := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprintf("r%d", i), Generation: int64(version)}}
 	r.Spec.ParentRefs = []gatewayv1.ParentReference{{Namespace: ptr.To[gatewayv1.Namespace]("infra"), Name: "web"}}
@@ -92,6 +102,7 @@ func costs(t *testing.T, n int, route int) map[string]int {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "infra", Name: "default"},
 		Spec:       &configv1.MeshConfigSpec{Proxy: &configv1.ProxyConfig{AccessLogsEnabled: ptr.To(true)}},
 	}, object.MeshConfig))
+	measure("TLS to a backend", change(townPolicy(route), object.BackendTLSPolicy))
 	measure("new host", change(townRoute(n, 1), object.HTTPRoute))
 	measure("host removed", object.Change{Key: change(townRoute(n, 1), object.HTTPRoute).Key})
 	return out
