@@ -70,6 +70,7 @@ const (
 type Verdict struct {
 	Total    int       // proxies of the scope that count: connected and no laggards
 	Live     int       // of those, how many run all of the resources
+	Refusing int       // of those, how many refuse one of the resources
 	Refused  []Refused // who refused what, sorted, at most 10
 	Laggards []Laggard // who does not count, sorted, at most 10
 	Unbound  []Laggard // who runs the resources but has not bound the port, at most 10

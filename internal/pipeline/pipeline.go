@@ -284,20 +284,24 @@ func (p *Pipeline) noteProxies() {
 	}
 }
 
-// answer is what the proxies of every scope that has the resource say of it.
+// answer is what the proxies of every scope that has the resource say of it. A resource
+// that one proxy runs is not at fault, whatever others say of it: what is live is never
+// taken away because a proxy is broken, of another version, or hostile.
 func (p *Pipeline) answer(n resource.Name) (quarantine.Answer, string) {
-	answer := quarantine.Accepted
+	answer, detail := quarantine.Accepted, ""
 	for s, resources := range p.current {
 		if resources[n] == nil {
 			continue
 		}
 		v := p.c.World.Verdict(s, []resource.Name{n}, 0)
 		switch {
-		case len(v.Refused) > 0:
+		case v.Total > 0 && v.Refusing == v.Total:
 			return quarantine.Refused, v.Refused[0].Detail
-		case !v.IsLive():
+		case v.Refusing > 0 && v.Live > 0:
+			answer, detail = quarantine.Disputed, v.Refused[0].Detail
+		case !v.IsLive() && answer == quarantine.Accepted:
 			answer = quarantine.Awaited
 		}
 	}
-	return answer, ""
+	return answer, detail
 }

@@ -157,7 +157,12 @@ func (r *rig) apply(versions map[int]int64) {
 // proxy subscribes and answers everything it is sent: content with a version in bad is refused.
 func (r *rig) proxy(bad ...string) *world.Subscription {
 	r.t.Helper()
-	s, err := r.world.Subscribe(r.t.Context(), scope.SharedPool(), fleet.Peer{ID: "proxy"}, snapshot.Have{}, func() {})
+	return r.proxyNamed("proxy", bad...)
+}
+
+func (r *rig) proxyNamed(id string, bad ...string) *world.Subscription {
+	r.t.Helper()
+	s, err := r.world.Subscribe(r.t.Context(), scope.SharedPool(), fleet.Peer{ID: id}, snapshot.Have{}, func() {})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -222,6 +227,21 @@ func (r *rig) current() []string {
 	return nil
 }
 
+// verdict is what proxies say of the shared resource.
+func (r *rig) verdict() fleet.Verdict {
+	for _, res := range r.world.Resources(scope.SharedPool()) {
+		if res.Name.Name == "shared" {
+			return r.world.Verdict(scope.SharedPool(), []resource.Name{res.Name}, 0)
+		}
+	}
+	return fleet.Verdict{}
+}
+
+// runs reports whether the proxy has taken all that is current.
+func (r *rig) runs(id string) bool {
+	return slices.ContainsFunc(r.world.Proxies(), func(p fleet.Proxy) bool { return p.ID == id && p.Current && len(p.Refused) == 0 })
+}
+
 // until waits for a pulse that finds ok true.
 func (r *rig) until(what string, ok func() bool) {
 	r.t.Helper()
@@ -264,6 +284,28 @@ func TestARefusedChangeIsHeldAndItsNeighborIsNot(t *testing.T) {
 	if len(r.statuses.quarantined()) != 0 {
 		t.Fatalf("still held: %v", r.statuses.quarantined())
 	}
+}
+
+// A proxy that is broken, hostile or of another version refuses what all others run.
+func TestWhatOneProxyRunsIsNotTakenAwayBecauseAnotherRefusesIt(t *testing.T) {
+	r := newRig(t)
+	r.apply(map[int]int64{1: 1, 2: 1})
+	r.proxyNamed("good", "r2=2")
+	r.until("it runs", func() bool { return r.runs("good") })
+	r.proxyNamed("hostile", "r1=1", "r2=1", "r2=2", "r3=1")
+	r.until("it is refused", func() bool { return r.verdict().Refusing == 1 })
+	if got := r.current(); !slices.Equal(got, []string{"r1=1", "r2=1"}) {
+		t.Errorf("the world has %v", got)
+	}
+	if got := r.statuses.quarantined(); len(got) > 0 {
+		t.Errorf("held for what one of two says: %v", got)
+	}
+
+	// What both refuse is still found, and its neighbor goes live in the good one.
+	r.apply(map[int]int64{2: 2, 3: 1})
+	r.until("r2 is held and r3 is not", func() bool {
+		return slices.Equal(r.current(), []string{"r1=1", "r2=1", "r3=1"}) && r.statuses.quarantined()[route(2)] != "" && r.runs("good")
+	})
 }
 
 func TestEveryScopeGetsWhatIsShared(t *testing.T) {

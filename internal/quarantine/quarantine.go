@@ -17,9 +17,10 @@ type Answer uint8
 
 // The answers.
 const (
-	Awaited Answer = iota
-	Accepted
-	Refused
+	Awaited  Answer = iota
+	Accepted        // by all
+	Refused         // by all: it is the resource's fault
+	Disputed        // some run it, some refuse it: it is the fault of these, who keep what they had
 )
 
 // Held is an object that is in quarantine.
@@ -36,8 +37,11 @@ type Court struct {
 	// objects that changed since it last was.
 	open  map[resource.Name]map[object.Key]earlier
 	held  map[object.Key]Held
-	queue []resource.Name // refused resources whose turn has not come
+	queue []*resource.Resource // refused resources whose turn has not come
 	trial *trial
+	// elsewhere holds the content of resources that are refused whichever of their
+	// objects are held: no second search would find more.
+	elsewhere map[resource.Name]resource.Hash
 }
 
 // earlier is what an object was before its present version. Several changes can come
@@ -52,7 +56,9 @@ type earlier struct {
 // at their last versions, or, if these are refused as well, at the accepted ones.
 type trial struct {
 	about     resource.Name
+	content   resource.Hash // of the resource as it was refused
 	detail    string
+	all       bool // with every suspect at its accepted version nothing is left
 	far       bool // suspects are held at their accepted versions
 	suspects  map[object.Key]earlier
 	groups    [][]object.Key // still to be tried, each known to be bad as a whole or unknown
@@ -69,7 +75,7 @@ func (t *trial) at(k object.Key) object.Object {
 
 // New returns a Court that holds nothing.
 func New() *Court {
-	return &Court{open: map[resource.Name]map[object.Key]earlier{}, held: map[object.Key]Held{}}
+	return &Court{open: map[resource.Name]map[object.Key]earlier{}, held: map[object.Key]Held{}, elsewhere: map[resource.Name]resource.Hash{}}
 }
 
 // Held returns what is in quarantine now, objects under trial included.
@@ -113,6 +119,7 @@ func (c *Court) Changed(before map[object.Key]object.Object, rebuilt []*resource
 			}
 			e.last = old
 			c.open[r.Name][k] = e
+			delete(c.elsewhere, r.Name)
 		}
 		for k := range before { // what no longer takes part in r must not come back by being held
 			if !slices.Contains(r.Origin, k) {
@@ -138,7 +145,11 @@ func shared(r *resource.Resource) bool {
 
 // Refused notes that proxies refuse r's current content. Step takes it from there.
 func (c *Court) Refused(r *resource.Resource) {
-	if !shared(r) || c.trial != nil && c.trial.about == r.Name || slices.Contains(c.queue, r.Name) {
+	if !shared(r) || c.trial != nil && c.trial.about == r.Name ||
+		slices.ContainsFunc(c.queue, func(q *resource.Resource) bool { return q.Name == r.Name }) {
+		return
+	}
+	if content, known := c.elsewhere[r.Name]; known && content == r.Hash {
 		return
 	}
 	if c.open[r.Name] == nil { // nothing is known to have changed: every route is a suspect
@@ -149,11 +160,11 @@ func (c *Court) Refused(r *resource.Resource) {
 			}
 		}
 	}
-	c.queue = append(c.queue, r.Name)
+	c.queue = append(c.queue, r)
 }
 
-func (c *Court) begin(n resource.Name, detail string) {
-	suspects := maps.Clone(c.open[n])
+func (c *Court) begin(r *resource.Resource, detail string) {
+	suspects := maps.Clone(c.open[r.Name])
 	for k := range c.held {
 		delete(suspects, k)
 	}
@@ -161,7 +172,12 @@ func (c *Court) begin(n resource.Name, detail string) {
 		return
 	}
 	keys := slices.SortedFunc(maps.Keys(suspects), object.Key.Compare)
-	c.trial = &trial{about: n, detail: detail, suspects: suspects, groups: halves(keys)}
+	c.trial = &trial{about: r.Name, content: r.Hash, detail: detail, suspects: suspects, groups: halves(keys)}
+	c.trial.all = !slices.ContainsFunc(r.Origin, func(k object.Key) bool {
+		e, suspect := suspects[k]
+		_, held := c.held[k]
+		return k.Kind == object.HTTPRoute && !held && (!suspect || e.accepted != nil)
+	})
 }
 
 // halves splits a group that is known to be bad; a group of one is kept, it is the culprit.
@@ -196,7 +212,7 @@ func (c *Court) Step(answer func(resource.Name) (Answer, string)) bool {
 		}
 		next := c.queue[0]
 		c.queue = c.queue[1:]
-		if a, detail := answer(next); a == Refused {
+		if a, detail := answer(next.Name); a == Refused {
 			c.begin(next, detail)
 		}
 		return c.trial != nil // what proxies say next is about the resource without its suspects
@@ -217,6 +233,9 @@ func (c *Court) try(answer func(resource.Name) (Answer, string)) bool {
 	}
 	if a == Refused && t.probation == nil {
 		// Refused with every suspect at its accepted version: the cause is elsewhere.
+		if t.all {
+			c.elsewhere[t.about] = t.content
+		}
 		c.trial = nil
 		delete(c.open, t.about)
 		return true
@@ -225,7 +244,7 @@ func (c *Court) try(answer func(resource.Name) (Answer, string)) bool {
 		t.detail = detail
 		c.refusedGroup(t)
 	} else {
-		for _, k := range t.probation { // they are innocent
+		for _, k := range t.probation { // they are innocent: somebody runs them
 			delete(t.suspects, k)
 		}
 	}

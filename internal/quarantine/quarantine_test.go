@@ -221,3 +221,24 @@ func TestRandomChangesEndWithExactlyTheBadOnesHeld(t *testing.T) {
 		}
 	}
 }
+
+// A proxy that refuses everything must not have its routes taken out and put back for ever.
+func TestARefusalThatNoObjectCausesIsLookedIntoOnce(t *testing.T) {
+	b := newBench(5)
+	steps := 0
+	refuse := func(resource.Name) (quarantine.Answer, string) { return quarantine.Refused, "whatever" }
+	for range 1000 {
+		b.court.Refused(b.resource())
+		if b.court.Step(refuse) {
+			steps++
+		}
+	}
+	if steps > 10 || len(b.court.Held()) > 0 {
+		t.Fatalf("%d steps, held %v; want an end and nothing held", steps, b.heldNames())
+	}
+	b.change(map[int]int{3: 1})
+	b.settle(t)
+	if got := b.heldNames(); !slices.Equal(got, []string{"r003"}) {
+		t.Fatalf("after a change held %v, want r003", got)
+	}
+}

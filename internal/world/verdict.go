@@ -93,16 +93,18 @@ func (w *World) Verdict(s scope.Scope, names []resource.Name, port uint32) fleet
 			continue
 		}
 		v.Total++
-		runs := present && p.seq >= need && !p.warming(names)
+		runs, refuses := present && p.seq >= need && !p.warming(names), false
 		for _, n := range names {
 			if len(p.refused) > 0 && p.refuses(n) {
-				runs = false
+				runs, refuses = false, true
 				if len(v.Refused) < maxNamed {
 					v.Refused = append(v.Refused, fleet.Refused{Proxy: id, Refusal: p.refused[n]})
 				}
 			}
 		}
 		switch {
+		case refuses:
+			v.Refusing++
 		case !runs:
 		case port != 0 && !p.bound(port):
 			v.Unbound = named(v.Unbound, fleet.Laggard{Proxy: id, Reason: unbound, Since: p.since})
