@@ -202,6 +202,7 @@ func TestURLsAreRewritten(t *testing.T) {
 		rewrite(5, "/none", route.Rewrite{Path: replace(route.ReplacePath, "")}),
 		rewrite(6, "/host", route.Rewrite{Host: "other.example"}),
 		rewrite(7, "/host-port", route.Rewrite{Host: "other.example:8080"}),
+		rewrite(9, "/"+strings.Repeat(".", 1022)+"a", route.Rewrite{Path: replace(route.ReplacePrefix, "")}),
 		root,
 	)
 	// The first eleven are the table of HTTPPathModifier.replacePrefixMatch.
@@ -211,7 +212,8 @@ func TestURLsAreRewritten(t *testing.T) {
 		"/cut/bar": "/bar", "/cut/": "/", "/cut": "/", "/cut?a": "/?a", "/cut/cut/": "/cut/", "/cut//bar": "//bar",
 		"/to.root": "/", "/to.root/": "/", "/to.root/bar": "/bar",
 		"/full": "/one/two", "/full/a/b?c": "/one/two?c", "/none/a": "/",
-		"/": "/xyz/", "/bar": "/xyz/bar", "/foot": "/xyz/foot",
+		"/" + strings.Repeat(".", 1022) + "a/b": "/b",
+		"/":                                     "/xyz/", "/bar": "/xyz/bar", "/foot": "/xyz/foot",
 	} {
 		t.Run(path, func(t *testing.T) {
 			f.every(t, "GET "+path, nil, func(t *testing.T, host string, a answer) {
@@ -222,9 +224,9 @@ func TestURLsAreRewritten(t *testing.T) {
 		})
 	}
 	for path, want := range map[string]string{"/host": "other.example", "/host-port": "other.example:8080"} {
-		f.every(t, "GET "+path, nil, func(t *testing.T, _ string, a answer) {
-			if a.Seen.Host != want {
-				t.Errorf("backend saw host %s, want %s", a.Seen.Host, want)
+		f.every(t, "GET "+path, []string{"X-Forwarded-Host: forged"}, func(t *testing.T, host string, a answer) {
+			if a.Seen.Host != want || a.Seen.Header.Get("X-Forwarded-Host") != host {
+				t.Errorf("backend saw host %s, forwarded host %q, want %s and %s", a.Seen.Host, a.Seen.Header["X-Forwarded-Host"], want, host)
 			}
 		})
 	}

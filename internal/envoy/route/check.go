@@ -130,6 +130,19 @@ func checkName(name string) error {
 	return nil
 }
 
+// maxValue is the length of the longest header value that Envoy is told.
+const maxValue = 16 << 10
+
+func checkValue(value string) error {
+	if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+		return errors.New("value has a control character")
+	}
+	if n := len(literal(value)); n > maxValue {
+		return fmt.Errorf("value is too long: %d bytes, a %% counts twice, at most %d", n, maxValue)
+	}
+	return nil
+}
+
 // checkCondition is what header and query conditions have in common.
 func checkCondition(name, value string, isRegex bool) error {
 	if name == "" {
@@ -186,8 +199,8 @@ func (c HeaderChange) check() error {
 	names := slices.Clone(c.Remove)
 	for _, h := range slices.Concat(c.Set, c.Add) {
 		names = append(names, h.Name)
-		if strings.ContainsFunc(h.Value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
-			return check.Invalid(h.Name, "value has a control character")
+		if err := checkValue(h.Value); err != nil {
+			return check.Within(h.Name, err)
 		}
 	}
 	for _, name := range names {
@@ -270,9 +283,14 @@ func (c CORS) check() error {
 			return fmt.Errorf("origin %q: %w", o, err)
 		}
 	}
-	for _, name := range slices.Concat(c.Methods, c.Headers, c.Expose) {
-		if err := check.Token(name); err != nil {
-			return fmt.Errorf("%q: %w", name, err)
+	for _, list := range [][]string{c.Methods, c.Headers, c.Expose} {
+		for _, name := range list {
+			if err := check.Token(name); err != nil {
+				return fmt.Errorf("%q: %w", name, err)
+			}
+		}
+		if err := checkValue(strings.Join(list, ", ")); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -281,6 +281,8 @@ func TestWhatEnvoyWouldRefuseIsRefusedByName(t *testing.T) {
 		"an origin with a star inside":   {cors(CORS{Origins: []string{"http://a.*.example"}}), `CORS: origin `},
 		"a method with a space":          {cors(CORS{Methods: []string{"GET /"}}), `CORS: "GET /": `},
 		"an exposed header with a comma": {cors(CORS{Expose: []string{"a,b"}}), `CORS: "a,b": `},
+		"a value past Envoy's limit":     {request(HeaderChange{Set: []Header{{"x", strings.Repeat("%", 8193)}}}), "request header: x: value is too long"},
+		"names past Envoy's limit":       {cors(CORS{Headers: slices.Repeat([]string{strings.Repeat("x", 256)}, 64)}), "CORS: value is too long"},
 		"a negative timeout":             {Route{Name: "r", Timeout: -1}, "timeout: "},
 		"a timeout of a nanosecond":      {Route{Name: "r", Timeout: 1}, "timeout: "},
 		"a timeout of half a century":    {Route{Name: "r", Timeout: maxTimeoutAndMore}, "timeout: "},
@@ -306,6 +308,8 @@ const maxTimeoutAndMore = 400_001 * time.Hour
 
 func TestWhatIsOddAndGoodIsTaken(t *testing.T) {
 	for name, r := range map[string]Route{
+		"the longest value":            {Name: "r", Filters: Filters{Response: HeaderChange{Set: []Header{{"x", strings.Repeat("%", 8192)}}}}},
+		"the longest path":             {Name: "r", Path: PathMatch{Value: "/" + strings.Repeat(".", 1023)}, Filters: Filters{Rewrite: Rewrite{Path: PathChange{Kind: ReplacePrefix}}}},
 		"a percent sign in a value":    {Name: "r", Filters: Filters{Response: HeaderChange{Set: []Header{{"x", "%"}}}}},
 		"a value that is not ASCII":    {Name: "r", Filters: Filters{Response: HeaderChange{Set: []Header{{"x", "é"}}}}},
 		"escapes in a path":            {Name: "r", Filters: Filters{Rewrite: Rewrite{Path: PathChange{ReplacePath, "/a%20b;c=d,e@f"}}}},
@@ -317,7 +321,16 @@ func TestWhatIsOddAndGoodIsTaken(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := r.Validate(); err != nil {
-				t.Error(err)
+				t.Fatal(err)
+			}
+			list, err := r.Encode(Host{Name: "*"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range list {
+				if err := m.ValidateAll(); err != nil {
+					t.Error(err)
+				}
 			}
 		})
 	}
