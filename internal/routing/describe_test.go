@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -297,10 +298,17 @@ func describeRoute(r *routev3.Route) string {
 		b.WriteString("prefix " + m.GetPrefix() + m.GetPathSeparatedPrefix())
 	}
 	for _, h := range m.GetHeaders() {
-		fmt.Fprintf(&b, ", %s=%s%s", h.GetName(), h.GetStringMatch().GetExact(), h.GetStringMatch().GetSafeRegex().GetRegex())
+		is := "="
+		if h.GetInvertMatch() {
+			is = "!="
+		}
+		fmt.Fprintf(&b, ", %s%s%s%s", h.GetName(), is, h.GetStringMatch().GetExact(), h.GetStringMatch().GetSafeRegex().GetRegex())
 	}
 	for _, q := range m.GetQueryParameters() {
 		fmt.Fprintf(&b, ", ?%s=%s%s", q.GetName(), q.GetStringMatch().GetExact(), q.GetStringMatch().GetSafeRegex().GetRegex())
+	}
+	if below := m.GetRuntimeFraction(); below != nil {
+		fmt.Fprintf(&b, ", below %d", below.GetDefaultValue().GetNumerator())
 	}
 	b.WriteString(" -> ")
 	var to []string
@@ -311,9 +319,53 @@ func describeRoute(r *routev3.Route) string {
 		to = append(to, r.GetRoute().GetCluster())
 	}
 	for _, c := range r.GetRoute().GetWeightedClusters().GetClusters() {
-		to = append(to, fmt.Sprintf("%s*%d", c.GetName(), c.GetWeight().GetValue()))
+		to = append(to, fmt.Sprintf("%s*%d", c.GetName(), c.GetWeight().GetValue())+
+			describeHeaders(c.GetRequestHeadersToAdd(), c.GetRequestHeadersToRemove())+describeHeaders(c.GetResponseHeadersToAdd(), c.GetResponseHeadersToRemove()))
 	}
 	slices.Sort(to)
 	b.WriteString(strings.Join(to, " "))
+	describeAction(&b, r)
 	return b.String()
+}
+
+// describeAction is what is done beside choosing a cluster.
+func describeAction(b *strings.Builder, r *routev3.Route) {
+	if d := r.GetRedirect(); d != nil {
+		fmt.Fprintf(b, "redirect %s %s://%s:%d%s%s", d.GetResponseCode(), d.GetSchemeRedirect(), d.GetHostRedirect(), d.GetPortRedirect(), d.GetPathRedirect(), d.GetPrefixRewrite())
+	}
+	b.WriteString(describeHeaders(r.GetRequestHeadersToAdd(), r.GetRequestHeadersToRemove()))
+	b.WriteString(describeHeaders(r.GetResponseHeadersToAdd(), r.GetResponseHeadersToRemove()))
+	a := r.GetRoute()
+	if a.GetHostRewriteLiteral() != "" {
+		b.WriteString(", host " + a.GetHostRewriteLiteral())
+	}
+	if path := a.GetPrefixRewrite() + a.GetRegexRewrite().GetSubstitution(); path != "" {
+		b.WriteString(", path " + path)
+	}
+	for _, m := range a.GetRequestMirrorPolicies() {
+		fmt.Fprintf(b, ", mirrored to %s", m.GetCluster())
+		if f := m.GetRuntimeFraction(); f != nil {
+			fmt.Fprintf(b, " below %d", f.GetDefaultValue().GetNumerator())
+		}
+	}
+	if d := a.GetTimeout().AsDuration(); d != 0 {
+		fmt.Fprintf(b, ", within %s", d)
+	}
+	if len(r.GetTypedPerFilterConfig()) > 0 {
+		b.WriteString(", CORS")
+	}
+}
+
+func describeHeaders(put []*corev3.HeaderValueOption, remove []string) string {
+	var list []string
+	for _, h := range put {
+		list = append(list, fmt.Sprintf("%s=%s", h.GetHeader().GetKey(), h.GetHeader().GetValue()))
+	}
+	for _, name := range remove {
+		list = append(list, "-"+name)
+	}
+	if list == nil {
+		return ""
+	}
+	return fmt.Sprintf(" %v", list)
 }

@@ -250,20 +250,80 @@ func (g *generator) route(m metav1.ObjectMeta) *gatewayv1.HTTPRoute {
 			rule.Matches = append(rule.Matches, g.match())
 		}
 		for range g.IntN(3) {
-			rule.BackendRefs = append(rule.BackendRefs, gatewayv1.HTTPBackendRef{BackendRef: gatewayv1.BackendRef{
-				BackendObjectReference: gatewayv1.BackendObjectReference{
-					Name: pick[gatewayv1.ObjectName](g, "one", "two", "three"), Namespace: maybe(g, gatewayv1.Namespace(g.namespace())),
-					Port: maybe(g, pick[int32](g, 80, 8080)), Kind: maybe(g, pick[gatewayv1.Kind](g, "Service", "Service", "Bucket")),
-				},
-				Weight: maybe(g, int32(g.IntN(3))),
-			}})
+			rule.BackendRefs = append(rule.BackendRefs, gatewayv1.HTTPBackendRef{
+				BackendRef: gatewayv1.BackendRef{BackendObjectReference: g.backend(), Weight: maybe(g, int32(g.IntN(3)))},
+				Filters:    g.filters(8),
+			})
 		}
-		if g.IntN(8) == 0 {
-			rule.Filters = []gatewayv1.HTTPRouteFilter{{Type: gatewayv1.HTTPRouteFilterRequestMirror}}
+		rule.Filters = g.filters(3)
+		rule.Name = maybe(g, pick[gatewayv1.SectionName](g, "first", "second", "1"))
+		if g.IntN(4) == 0 {
+			rule.Timeouts = &gatewayv1.HTTPRouteTimeouts{Request: maybe(g, pick[gatewayv1.Duration](g, "1s", "0s", "1h30m")), BackendRequest: maybe(g, pick[gatewayv1.Duration](g, "500ms", "0s", "soon"))}
 		}
 		o.Spec.Rules = append(o.Spec.Rules, rule)
 	}
 	return o
+}
+
+func (g *generator) backend() gatewayv1.BackendObjectReference {
+	return gatewayv1.BackendObjectReference{
+		Name: pick[gatewayv1.ObjectName](g, "one", "two", "three"), Namespace: maybe(g, gatewayv1.Namespace(g.namespace())),
+		Port: maybe(g, pick[int32](g, 80, 8080)), Kind: maybe(g, pick[gatewayv1.Kind](g, "Service", "Service", "Bucket")),
+	}
+}
+
+// filters is some filters, one time in rarity, that may not go together or be nonsense.
+func (g *generator) filters(rarity int) (list []gatewayv1.HTTPRouteFilter) {
+	if g.IntN(rarity) > 0 {
+		return nil
+	}
+	headers := func() *gatewayv1.HTTPHeaderFilter {
+		name := func() gatewayv1.HTTPHeaderName {
+			return pick[gatewayv1.HTTPHeaderName](g, "X-One", "x-two", "X-Three", "Host", "Via", "Connection")
+		}
+		return &gatewayv1.HTTPHeaderFilter{
+			Set: []gatewayv1.HTTPHeader{{Name: name(), Value: pick(g, "1", "%", "%REQ(HOST)%")}},
+			Add: []gatewayv1.HTTPHeader{{Name: name(), Value: "2"}}, Remove: []string{pick(g, "X-Four", "x-five", "no header")},
+		}
+	}
+	path := func() *gatewayv1.HTTPPathModifier {
+		value := pick(g, "/", "", "/xyz", "/xyz/", "nonsense")
+		if g.IntN(2) == 0 {
+			return &gatewayv1.HTTPPathModifier{Type: gatewayv1.FullPathHTTPPathModifier, ReplaceFullPath: &value}
+		}
+		return &gatewayv1.HTTPPathModifier{Type: gatewayv1.PrefixMatchHTTPPathModifier, ReplacePrefixMatch: &value}
+	}
+	host := func() *gatewayv1.PreciseHostname {
+		return maybe(g, pick[gatewayv1.PreciseHostname](g, "a.example", "b.example"))
+	}
+	for range 1 + g.IntN(2) {
+		f := gatewayv1.HTTPRouteFilter{Type: pick[gatewayv1.HTTPRouteFilterType](g, "RequestHeaderModifier", "ResponseHeaderModifier", "RequestRedirect", "URLRewrite", "RequestMirror", "RequestMirror", "CORS", "ExtensionRef", "Unheard")}
+		if g.IntN(8) == 0 {
+			return append(list, f)
+		}
+		switch f.Type {
+		case gatewayv1.HTTPRouteFilterRequestHeaderModifier:
+			f.RequestHeaderModifier = headers()
+		case gatewayv1.HTTPRouteFilterResponseHeaderModifier:
+			f.ResponseHeaderModifier = headers()
+		case gatewayv1.HTTPRouteFilterRequestRedirect:
+			f.RequestRedirect = &gatewayv1.HTTPRequestRedirectFilter{Scheme: maybe(g, pick(g, "http", "https", "ftp")), Hostname: host(), Path: path(), Port: maybe(g, pick[int32](g, 80, 443, 8080)), StatusCode: maybe(g, pick(g, 301, 308, 999))}
+		case gatewayv1.HTTPRouteFilterURLRewrite:
+			f.URLRewrite = &gatewayv1.HTTPURLRewriteFilter{Hostname: host(), Path: path()}
+		case gatewayv1.HTTPRouteFilterRequestMirror:
+			f.RequestMirror = &gatewayv1.HTTPRequestMirrorFilter{BackendRef: g.backend(), Percent: maybe(g, int32(g.IntN(101)))}
+		case gatewayv1.HTTPRouteFilterCORS:
+			f.CORS = &gatewayv1.HTTPCORSFilter{
+				AllowOrigins: []gatewayv1.CORSOrigin{pick[gatewayv1.CORSOrigin](g, "*", "https://a.example", "http://*.example:81", "https://*", "nonsense")},
+				AllowMethods: []gatewayv1.HTTPMethodWithWildcard{pick[gatewayv1.HTTPMethodWithWildcard](g, "*", "GET")}, AllowCredentials: maybe(g, true),
+			}
+		case gatewayv1.HTTPRouteFilterExtensionRef:
+			f.ExtensionRef = &gatewayv1.LocalObjectReference{Group: "example.com", Kind: "Auth", Name: "one"}
+		default:
+		}
+		list = append(list, f)
+	}
+	return list
 }
 
 func (g *generator) match() gatewayv1.HTTPRouteMatch {

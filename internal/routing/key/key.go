@@ -72,6 +72,9 @@ func NewTable(p Port, section string, secure bool) Table {
 	return Table{p, p.Gateway.String() + "/" + section}
 }
 
+// Secure reports whether it is that of an HTTPS section.
+func (t Table) Secure() bool { return t.Name != t.Port.String() }
+
 // Host is one host of one table: exact, "*.x" or "*", in lower case.
 type Host struct {
 	Table Table

@@ -11,8 +11,7 @@ import (
 )
 
 // SupportedFeatures is the one list of what of the Gateway API this release claims;
-// status, documentation and the conformance claim come from it. HTTPRoute itself is not
-// in it while its core filters are answered with UnsupportedValue. Sorted by name.
+// status, documentation and the conformance claim come from it. Sorted by name.
 func SupportedFeatures() []gatewayv1.SupportedFeature {
 	list := []gatewayv1.SupportedFeature{}
 	for _, f := range []features.FeatureName{
@@ -25,12 +24,29 @@ func SupportedFeatures() []gatewayv1.SupportedFeature {
 		features.SupportGatewayFrontendClientCertificateValidationInsecureFallback,
 		features.SupportGatewayHTTPListenerIsolation,
 		features.SupportGatewayHTTPSListenerDetectMisdirectedRequests,
+		features.SupportHTTPRoute,
+		features.SupportHTTPRoute303RedirectStatusCode,
+		features.SupportHTTPRoute307RedirectStatusCode,
+		features.SupportHTTPRoute308RedirectStatusCode,
 		features.SupportHTTPRouteBackendProtocolH2C,
 		features.SupportHTTPRouteBackendProtocolWebSocket,
+		features.SupportHTTPRouteBackendRequestHeaderModification,
+		features.SupportHTTPRouteBackendTimeout,
+		features.SupportHTTPRouteCORS,
+		features.SupportHTTPRouteHostRewrite,
 		features.SupportHTTPRouteMethodMatching,
 		features.SupportHTTPRouteNamedRouteRule,
 		features.SupportHTTPRouteParentRefPort,
+		features.SupportHTTPRoutePathRedirect,
+		features.SupportHTTPRoutePathRewrite,
+		features.SupportHTTPRoutePortRedirect,
 		features.SupportHTTPRouteQueryParamMatching,
+		features.SupportHTTPRouteRequestMirror,
+		features.SupportHTTPRouteRequestMultipleMirrors,
+		features.SupportHTTPRouteRequestPercentageMirror,
+		features.SupportHTTPRouteRequestTimeout,
+		features.SupportHTTPRouteResponseHeaderModification,
+		features.SupportHTTPRouteSchemeRedirect,
 		features.SupportReferenceGrant,
 	} {
 		list = append(list, gatewayv1.SupportedFeature{Name: gatewayv1.FeatureName(f)})

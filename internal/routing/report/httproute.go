@@ -14,9 +14,9 @@ func RouteParent(controller string, generation int64, ref gatewayv1.ParentRefere
 		condition.Unless(rejected, gatewayv1.RouteConditionAccepted, gatewayv1.RouteReasonAccepted, "the route is attached"),
 		condition.Unless(rules.Refs, gatewayv1.RouteConditionResolvedRefs, gatewayv1.RouteReasonResolvedRefs, "every reference is resolved"),
 	)
-	if rejected.IsZero() && len(rules.Invalid) > 0 {
-		list = append(list, condition.Of(generation, condition.True(gatewayv1.RouteConditionPartiallyInvalid, gatewayv1.RouteReasonUnsupportedValue,
-			"Dropped Rule "+rules.Complaint()+": requests that match it get 500"))...)
+	if why := rules.Complaint(); rejected.IsZero() && !why.IsZero() {
+		list = append(list, condition.Of(generation, condition.True(gatewayv1.RouteConditionPartiallyInvalid, why.Reason,
+			"Dropped Rule "+why.Message+": requests that match it get 500"))...)
 	}
 	return gatewayv1.RouteParentStatus{
 		ParentRef:      ref,

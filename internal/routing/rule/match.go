@@ -9,12 +9,13 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"aether.io/aether/internal/envoy"
+	"aether.io/aether/internal/routing/condition"
 )
 
 // compileMatches reads the matches of the rule of that name, and says what of them is
 // not understood or not taken by Envoy. Such a match is left out: what it would match
 // is not known, so nothing can be put in its place.
-func compileMatches(r *gatewayv1.HTTPRouteRule, rule string) (list []Match, invalid string) {
+func compileMatches(r *gatewayv1.HTTPRouteRule, rule string) (list []Match, invalid condition.Problem) {
 	matches := r.Matches
 	if len(matches) == 0 {
 		matches = []gatewayv1.HTTPRouteMatch{{}}
@@ -28,7 +29,7 @@ func compileMatches(r *gatewayv1.HTTPRouteRule, rule string) (list []Match, inva
 			}
 		}
 		if why != "" {
-			invalid = fmt.Sprintf("match %d: %s", i, why)
+			invalid = condition.Problemf(gatewayv1.RouteReasonUnsupportedValue, "match %d: %s", i, why)
 			continue
 		}
 		list = append(list, Match{Route: m, Index: i})

@@ -5,12 +5,12 @@ package rule
 
 import (
 	"fmt"
-	"slices"
+	"strconv"
 	"strings"
 
+	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-	"aether.io/aether/internal/envoy"
 	"aether.io/aether/internal/routing/condition"
 	"aether.io/aether/internal/routing/key"
 )
@@ -19,16 +19,26 @@ import (
 type Set struct {
 	Matches  []Match // in the order of rules and matches
 	Backends []key.Service
-	Refs     condition.Problem // the first reference that is not good
-	Invalid  []string          // what cannot be served, one text a rule
+	Refs     condition.Problem   // the first reference that is not good
+	Invalid  []condition.Problem // what cannot be served, one a rule
 	rules    int
 }
 
 // Rejected reports whether no rule can be served.
 func (s Set) Rejected() bool { return s.rules > 0 && len(s.Invalid) == s.rules }
 
-// Complaint names the rules that cannot be served, and why.
-func (s Set) Complaint() string { return strings.Join(s.Invalid, ", ") }
+// Complaint names the rules that cannot be served, and why; the reason is that of the
+// first. It is zero if there are none.
+func (s Set) Complaint() condition.Problem {
+	if len(s.Invalid) == 0 {
+		return condition.Problem{}
+	}
+	var list []string
+	for _, p := range s.Invalid {
+		list = append(list, p.Message)
+	}
+	return condition.Problem{Reason: s.Invalid[0].Reason, Message: strings.Join(list, ", ")}
+}
 
 // Resolver finds the Service's port that a backendRef means, or says why it is no backend.
 type Resolver func(*gatewayv1.BackendRef) (key.Service, condition.Problem)
@@ -42,24 +52,19 @@ func Compile(r *gatewayv1.HTTPRoute, resolve Resolver) Set {
 	for _, h := range r.Spec.Hostnames {
 		hostnames = append(hostnames, strings.ToLower(string(h)))
 	}
-	for i := range r.Spec.Rules {
-		rule := &r.Spec.Rules[i]
-		backends, keys, bad := compileBackends(rule, resolve)
+	for i, name := range names(r.Spec.Rules) {
+		refs := &references{resolve: resolve}
+		matches, invalid := compileRule(&r.Spec.Rules[i], fmt.Sprintf("%s/%s", from, name), refs)
 		if set.Refs.IsZero() {
-			set.Refs = bad
+			set.Refs = refs.bad
 		}
-		matches, invalid := compileMatches(rule, fmt.Sprintf("%s/%d", from, i))
-		if why := unsupported(rule); why != "" {
-			invalid = why
-		}
-		if invalid != "" {
-			set.Invalid = append(set.Invalid, fmt.Sprintf("%d (%s)", i, invalid))
-			backends = nil
+		if !invalid.IsZero() {
+			invalid.Message = fmt.Sprintf("%s (%s)", name, invalid.Message)
+			set.Invalid = append(set.Invalid, invalid)
 		} else {
-			set.Backends = append(set.Backends, keys...)
+			set.Backends = append(set.Backends, refs.good...)
 		}
 		for _, m := range matches {
-			m.Backends = backends
 			m.Created, m.From, m.Hostnames, m.Rule = r.CreationTimestamp.Unix(), from, hostnames, i
 			set.Matches = append(set.Matches, m)
 		}
@@ -67,40 +72,37 @@ func Compile(r *gatewayv1.HTTPRoute, resolve Resolver) Set {
 	return set
 }
 
-// unsupported names the first thing a rule asks for that is not built yet.
-func unsupported(r *gatewayv1.HTTPRouteRule) string {
-	switch {
-	case len(r.Filters) > 0:
-		return "filters are not supported"
-	case r.Timeouts != nil:
-		return "timeouts are not supported"
-	case r.Retry != nil:
-		return "retry is not supported"
-	case r.SessionPersistence != nil:
-		return "sessionPersistence is not supported"
-	case slices.ContainsFunc(r.BackendRefs, func(b gatewayv1.HTTPBackendRef) bool { return len(b.Filters) > 0 }):
-		return "filters of backendRefs are not supported"
+// names is how people find rules in logs and statuses: by their names, or their numbers.
+// A name that is another rule's too, or that could be a number, does not count.
+func names(rules []gatewayv1.HTTPRouteRule) []string {
+	list, seen := make([]string, len(rules)), map[string]bool{}
+	for i, r := range rules {
+		list[i] = strconv.Itoa(i)
+		if n := string(ptr.Deref(r.Name, "")); strings.Trim(n, "0123456789") != "" && !seen[n] {
+			list[i], seen[n] = n, true
+		}
 	}
-	return ""
+	return list
 }
 
-// compileBackends resolves a rule's backendRefs. One that is not good keeps its share,
-// which is answered with 500; one of weight 0 stays, so that raising it needs no new cluster.
-func compileBackends(r *gatewayv1.HTTPRouteRule, resolve Resolver) (list []envoy.WeightedBackend, keys []key.Service, bad condition.Problem) {
-	for i := range r.BackendRefs {
-		ref := &r.BackendRefs[i].BackendRef
-		b := envoy.WeightedBackend{Weight: 1}
-		if ref.Weight != nil {
-			b.Weight = uint32(max(*ref.Weight, 0))
-		}
-		k, why := resolve(ref)
-		if why.IsZero() {
-			b.Cluster = k.Cluster()
-			keys = append(keys, k)
-		} else if bad.IsZero() {
-			bad = why
-		}
-		list = append(list, b)
+// compileRule reads one rule: its matches with what is done with them, which is a 500 if
+// the rest cannot be had.
+func compileRule(r *gatewayv1.HTTPRouteRule, name string, refs *references) ([]Match, condition.Problem) {
+	matches, invalid := compileMatches(r, name)
+	target, why := compileTarget(r, refs)
+	if invalid.IsZero() {
+		invalid = why
 	}
-	return list, keys, bad
+	var served []Match
+	for _, m := range matches {
+		m.Filters, m.Backends, m.Timeout = target.Filters, target.Backends, target.Timeout
+		if err := m.Validate(); err != nil && invalid.IsZero() {
+			invalid = condition.Problemf(gatewayv1.RouteReasonUnsupportedValue, "%s", strings.TrimPrefix(err.Error(), "route "+m.Name+": "))
+		}
+		served = append(served, m)
+	}
+	if invalid.IsZero() {
+		return served, invalid
+	}
+	return matches, invalid // which say nothing of where to go
 }

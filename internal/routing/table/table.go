@@ -106,7 +106,7 @@ func (t *Tables) computeHost(c *sheet.Cell, k key.Host) host {
 	if len(all) == 0 {
 		return host{}
 	}
-	out := host{Model: envoy.VirtualHost{Host: k.Host}}
+	out := host{Model: envoy.VirtualHost{Host: k.Host, Port: k.Table.Port.Port, Secure: k.Table.Secure()}}
 	var matches []placed
 	for _, from := range all {
 		out.Origin = append(out.Origin, from.Origin)
