@@ -78,7 +78,7 @@ func (n *narrator) tellServed(at time.Time, statuses answer, ports []uint32) {
 	for _, g := range gateways {
 		n.print(line{At: at, Process: "controller", Kind: "gateway", Message: g.String(), Detail: g.raw})
 	}
-	n.tellTroubles(at, statuses.docs)
+	n.tellTroubles(at, statuses)
 	if slices.ContainsFunc(gateways, Gateway.portTaken) {
 		say("! a port is taken: free it, or move all listeners with --port-offset")
 	}
@@ -100,9 +100,10 @@ func (n *narrator) tellServed(at time.Time, statuses answer, ports []uint32) {
 
 // answer is what the controller said of statuses.
 type answer struct {
-	docs  []inspect.StatusDocument
-	given bool          // it said something
-	took  time.Duration // to answer once
+	docs    []inspect.StatusDocument
+	given   bool          // it said something
+	settled bool          // nothing is missing and nothing is still being worked out
+	took    time.Duration // to answer once
 }
 
 // settledStatuses returns statuses as soon as all of them are known and no Gateway is
@@ -118,8 +119,8 @@ func settledStatuses(ctx context.Context, controller *inspect.Client) answer {
 		if controller.Get(ctx, inspect.StatusPath, &now) != nil {
 			return false
 		}
-		a = answer{docs: now.Documents, given: true, took: time.Since(began)}
-		return now.Settled && !slices.ContainsFunc(Gateways(a.docs), Gateway.pending)
+		a = answer{docs: now.Documents, given: true, settled: now.Settled, took: time.Since(began)}
+		return a.settled && !slices.ContainsFunc(Gateways(a.docs), Gateway.pending)
 	})
 	return a
 }

@@ -67,14 +67,19 @@ func TestTroubleSaysWhatIsWrongOnce(t *testing.T) {
 func TestNewsIsToldOnceAndWhenItIsOver(t *testing.T) {
 	tr := newTroubles()
 	tr.changed(touched{there: []string{"HTTPRoute/default/shop", "HTTPRoute/default/lost", "Service/default/b"}})
+	settled := false
 	texts := func(docs ...inspect.StatusDocument) (out []string) {
-		for _, v := range tr.news(docs) {
+		for _, v := range tr.news(docs, settled) {
 			out = append(out, v.object+": "+v.text)
 		}
 		return out
 	}
 	bad, good := document(t, "HTTPRoute/default/shop", dangling), document(t, "HTTPRoute/default/shop", well)
 	lost := "HTTPRoute/default/lost: has no effect: none of its parentRefs names a Gateway that is served"
+	if got := texts(); got != nil {
+		t.Errorf("objects that have no status yet have news: %q", got)
+	}
+	settled = true
 	for _, step := range []struct {
 		what string
 		got  []string

@@ -46,8 +46,8 @@ type verdict struct {
 }
 
 // news is whose trouble differs from what was told, sorted by object. What it returns
-// counts as told.
-func (t *troubles) news(docs []inspect.StatusDocument) []verdict {
+// counts as told. That an object has no status says something only once all is settled.
+func (t *troubles) news(docs []inspect.StatusDocument, settled bool) []verdict {
 	now, detail := map[string]string{}, map[string]json.RawMessage{}
 	seen := map[string]bool{}
 	for _, d := range docs {
@@ -60,6 +60,10 @@ func (t *troubles) news(docs []inspect.StatusDocument) []verdict {
 	for o := range t.objects {
 		switch {
 		case seen[o]:
+		case !settled:
+			if t.told[o] != "" {
+				now[o] = t.told[o]
+			}
 		case strings.HasPrefix(o, "Gateway/"):
 			now[o] = "has no effect: its gatewayClassName names no GatewayClass that is ours"
 		default:
@@ -104,9 +108,9 @@ func (n *narrator) watch(ctx context.Context, controller *inspect.Client) error 
 		case <-again.C:
 		}
 		statuses := settledStatuses(ctx, controller)
-		if statuses.given {
+		if statuses.given && ctx.Err() == nil {
 			n.mu.Lock()
-			n.tellTroubles(time.Now(), statuses.docs)
+			n.tellTroubles(time.Now(), statuses)
 			n.mu.Unlock()
 		}
 		select {
@@ -118,8 +122,8 @@ func (n *narrator) watch(ctx context.Context, controller *inspect.Client) error 
 }
 
 // tellTroubles tells what is new in statuses. The caller holds mu.
-func (n *narrator) tellTroubles(at time.Time, docs []inspect.StatusDocument) {
-	news := n.troubles.news(docs)
+func (n *narrator) tellTroubles(at time.Time, statuses answer) {
+	news := n.troubles.news(statuses.docs, statuses.settled)
 	for i, v := range news {
 		if i == mostTold && !n.c.JSON {
 			n.print(line{At: at, Kind: "status", Message: fmt.Sprintf("! %s more; aetherctl status --dir %s shows all", plural(len(news)-i, "object"), n.c.Dir)})
