@@ -79,7 +79,11 @@ func Parse(data []byte) ([]Document, error) {
 	var docs []Document
 	number := 0
 	for _, chunk := range split(data) {
-		js, err := yaml.YAMLToJSONStrict(chunk.text)
+		err := bounded(chunk.text)
+		var js []byte
+		if err == nil {
+			js, err = yaml.YAMLToJSONStrict(chunk.text)
+		}
 		if err != nil {
 			return nil, &SyntaxError{Document: number + 1, Err: shiftLines(err, chunk.line)}
 		}

@@ -464,3 +464,24 @@ spec:
 		}
 	}
 }
+
+// A few hundred kilobytes must not become gigabytes, and with them the end of the process.
+func TestAliasesDoNotMakeADocumentGrowBeyondMeasure(t *testing.T) {
+	head := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n"
+	for name, c := range map[string]struct {
+		text string
+		want string
+	}{
+		"a long text, often":   {head + "a: &a " + strings.Repeat("x", 100_000) + "\nb: [" + strings.Repeat("*a,", 5_000) + "]\n", "aliases"},
+		"a long key, often":    {head + "a: &a {" + strings.Repeat("x", 100_000) + ": 1}\nb: [" + strings.Repeat("*a,", 5_000) + "]\n", "aliases"},
+		"lists of lists":       {head + "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [" + strings.Repeat("*a,", 300) + "]\nc: &c [" + strings.Repeat("*b,", 300) + "]\nd: [" + strings.Repeat("*c,", 300) + "]\n", "alias"},
+		"a few, as people use": {head + "data: {a: &a hello, b: *a}\n", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Parse([]byte(c.text))
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Fatalf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+}
