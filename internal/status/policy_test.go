@@ -2,7 +2,6 @@ package status_test
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,7 +31,7 @@ func TestEachAncestorOfAPolicyKeepsItsTransitionTime(t *testing.T) {
 			untouched := s.Value.(*gatewayv1.PolicyStatus).DeepCopy()
 			time.Sleep(time.Minute) // of the bubble's clock
 			engine.Update([]routing.Status{s})
-			synctest.Wait()
+			lull()
 			for i, a := range s.Value.(*gatewayv1.PolicyStatus).Ancestors {
 				if a.Conditions[0] != untouched.Ancestors[i].Conditions[0] {
 					t.Fatal("the graph's own value was written to")

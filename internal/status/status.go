@@ -23,6 +23,7 @@ import (
 // The defaults of a Config.
 const (
 	DefaultPatience = 500 * time.Millisecond
+	DefaultLull     = 20 * time.Millisecond
 	DefaultRetry    = time.Second
 )
 
@@ -51,9 +52,12 @@ type Config struct {
 	// Patience is how long a status whose only open question is whether proxies have
 	// it live is held back, so that the usual case is one write and not two.
 	Patience time.Duration
-	Retry    time.Duration // before a write that failed is tried again
-	Now      func() time.Time
-	Log      *slog.Logger
+	// Lull is how long the engine does nothing after it was told of something: what
+	// proxies have to be sent comes first, and mostly there is more to be told soon.
+	Lull  time.Duration
+	Retry time.Duration // before a write that failed is tried again
+	Now   func() time.Time
+	Log   *slog.Logger
 }
 
 // Engine keeps the statuses of all objects.
@@ -88,6 +92,9 @@ func New(c Config) (*Engine, error) {
 	}
 	if c.Patience == 0 {
 		c.Patience = DefaultPatience
+	}
+	if c.Lull == 0 {
+		c.Lull = DefaultLull
 	}
 	if c.Retry == 0 {
 		c.Retry = DefaultRetry
@@ -189,7 +196,7 @@ func (e *Engine) Documents() []Document {
 func (e *Engine) Settled() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.told || e.working || len(e.dirty) > 0 || len(e.retry) > 0 {
+	if !e.told || e.working || len(e.dirty) > 0 || len(e.retry) > 0 || e.pulsed && len(e.waiting) > 0 {
 		return false
 	}
 	for k := range e.waiting {
@@ -210,7 +217,14 @@ func (e *Engine) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-timer.C:
+			continue
 		case <-e.wake:
+		}
+		timer.Reset(e.c.Lull)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
 		case <-timer.C:
 		}
 	}

@@ -136,17 +136,23 @@ func play(t *testing.T, script func(t *testing.T, e *edge, en *status.Engine)) {
 	})
 }
 
+// lull lets the engine do what it was told.
+func lull() {
+	time.Sleep(status.DefaultLull)
+	synctest.Wait()
+}
+
 func TestWhatIsLiveIsWrittenOnceAndThenLeftAlone(t *testing.T) {
 	play(t, func(t *testing.T, e *edge, en *status.Engine) {
 		en.Update([]routing.Status{routeStatus(1)})
-		synctest.Wait()
+		lull()
 		if c := routeCondition(t, e.last(t)); c.Status != metav1.ConditionTrue || c.ObservedGeneration != 1 || c.LastTransitionTime.IsZero() {
 			t.Fatalf("got %+v", c)
 		}
 		en.Pulse()
 		en.Update([]routing.Status{routeStatus(1)})
 		time.Sleep(time.Hour)
-		synctest.Wait()
+		lull()
 		if len(e.written) != 1 {
 			t.Fatalf("%d writes, want 1", len(e.written))
 		}
@@ -157,13 +163,13 @@ func TestPatienceMakesTheUsualCaseOneWrite(t *testing.T) {
 	play(t, func(t *testing.T, e *edge, en *status.Engine) {
 		e.set(waiting)
 		en.Update([]routing.Status{routeStatus(1)})
-		synctest.Wait()
+		lull()
 		if len(e.written) != 0 || en.Settled() {
 			t.Fatalf("%d writes before proxies could answer, settled: %t", len(e.written), en.Settled())
 		}
 		e.set(live)
 		en.Pulse()
-		synctest.Wait()
+		lull()
 		if c := routeCondition(t, e.last(t)); len(e.written) != 1 || c.Status != metav1.ConditionTrue || !en.Settled() {
 			t.Fatalf("%d writes, the last %+v, settled: %t", len(e.written), c, en.Settled())
 		}
@@ -175,7 +181,7 @@ func TestProxiesThatDoNotAnswerAreToldAfterPatience(t *testing.T) {
 		e.set(fleet.Verdict{Total: 2, Live: 1, Laggards: []fleet.Laggard{{Proxy: "slow", Reason: fleet.LagNoAck}}})
 		en.Update([]routing.Status{routeStatus(1)})
 		time.Sleep(2 * status.DefaultPatience)
-		synctest.Wait()
+		lull()
 		c := routeCondition(t, e.last(t))
 		if c.Status != metav1.ConditionFalse || c.Reason != "Pending" || !strings.Contains(c.Message, "slow (NotAcknowledged)") {
 			t.Fatalf("got %+v", c)
@@ -183,7 +189,7 @@ func TestProxiesThatDoNotAnswerAreToldAfterPatience(t *testing.T) {
 		first := c.LastTransitionTime
 		e.set(live)
 		en.Pulse()
-		synctest.Wait()
+		lull()
 		if c := routeCondition(t, e.last(t)); c.Status != metav1.ConditionTrue || !c.LastTransitionTime.After(first.Add(-time.Second)) {
 			t.Fatalf("got %+v", c)
 		}
@@ -193,17 +199,17 @@ func TestProxiesThatDoNotAnswerAreToldAfterPatience(t *testing.T) {
 func TestARefusalIsToldAtOnceWithItsReasonAndClearsWhenItEnds(t *testing.T) {
 	play(t, func(t *testing.T, e *edge, en *status.Engine) {
 		en.Update([]routing.Status{routeStatus(1)})
-		synctest.Wait()
+		lull()
 		e.set(fleet.Verdict{Total: 1, Refused: []fleet.Refused{{Proxy: "p1", Refusal: resource.Refusal{Name: scopeName, Detail: "bad regex"}}}})
 		en.Refused([]resource.Name{scopeName})
-		synctest.Wait()
+		lull()
 		c := routeCondition(t, e.last(t))
 		if c.Status != metav1.ConditionFalse || c.Reason != status.ReasonRefused || !strings.Contains(c.Message, "p1 refused ScopedRouteConfiguration default/gw/80|*: bad regex") {
 			t.Fatalf("got %+v", c)
 		}
 		e.set(live)
 		en.Pulse()
-		synctest.Wait()
+		lull()
 		if c := routeCondition(t, e.last(t)); c.Status != metav1.ConditionTrue {
 			t.Fatalf("got %+v", c)
 		}
@@ -214,12 +220,12 @@ func TestAQuarantinedObjectSaysWhatEnvoySaid(t *testing.T) {
 	play(t, func(t *testing.T, e *edge, en *status.Engine) {
 		en.Update([]routing.Status{routeStatus(1)})
 		en.Hold(map[object.Key]string{routeKey: "bad regex"})
-		synctest.Wait()
+		lull()
 		if c := routeCondition(t, e.last(t)); c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "bad regex") {
 			t.Fatalf("got %+v", c)
 		}
 		en.Hold(nil)
-		synctest.Wait()
+		lull()
 		if c := routeCondition(t, e.last(t)); c.Status != metav1.ConditionTrue {
 			t.Fatalf("got %+v", c)
 		}
@@ -230,18 +236,18 @@ func TestAQuarantinedObjectSaysWhatEnvoySaid(t *testing.T) {
 func TestWhatWasLiveStaysProgrammedWhileProxiesAreAway(t *testing.T) {
 	play(t, func(t *testing.T, e *edge, en *status.Engine) {
 		en.Update([]routing.Status{routeStatus(1)})
-		synctest.Wait()
+		lull()
 		e.set(fleet.Verdict{})
 		en.Hold(map[object.Key]string{})
 		en.Refused([]resource.Name{scopeName})
 		time.Sleep(time.Minute)
-		synctest.Wait()
+		lull()
 		if c := routeCondition(t, e.last(t)); c.Status != metav1.ConditionTrue {
 			t.Fatalf("got %+v", c)
 		}
 		en.Update([]routing.Status{routeStatus(2)}) // but a new generation has been seen nowhere
 		time.Sleep(time.Minute)
-		synctest.Wait()
+		lull()
 		if c := routeCondition(t, e.last(t)); c.Status != metav1.ConditionFalse || c.ObservedGeneration != 2 {
 			t.Fatalf("got %+v", c)
 		}
@@ -265,7 +271,7 @@ func TestAGatewayIsProgrammedWhenEachOfItsListenersIs(t *testing.T) {
 				e.set(c.verdict)
 				en.Update([]routing.Status{gatewayStatus("http", "https")})
 				time.Sleep(time.Minute)
-				synctest.Wait()
+				lull()
 				got := e.last(t).Status.(*gatewayv1.GatewayStatus)
 				whole := programmed(t, got.Conditions)
 				if whole.Status != c.status || whole.Reason != c.reason {
@@ -287,12 +293,12 @@ func TestAWriteThatFailsIsTriedAgain(t *testing.T) {
 		e.mu.Unlock()
 		en.Update([]routing.Status{routeStatus(1)})
 		time.Sleep(10 * time.Second)
-		synctest.Wait()
+		lull()
 		e.mu.Lock()
 		e.fail = nil
 		e.mu.Unlock()
 		time.Sleep(10 * time.Second)
-		synctest.Wait()
+		lull()
 		if len(e.written) != 1 {
 			t.Fatalf("%d writes, want 1", len(e.written))
 		}
@@ -302,9 +308,9 @@ func TestAWriteThatFailsIsTriedAgain(t *testing.T) {
 func TestAnObjectThatIsGoneLosesItsStatus(t *testing.T) {
 	play(t, func(t *testing.T, e *edge, en *status.Engine) {
 		en.Update([]routing.Status{routeStatus(1)})
-		synctest.Wait()
+		lull()
 		en.Update([]routing.Status{{Key: routeKey}})
-		synctest.Wait()
+		lull()
 		if len(e.removed) != 1 || e.removed[0] != routeKey || len(en.Documents()) != 0 {
 			t.Fatalf("removed %v, left %v", e.removed, en.Documents())
 		}

@@ -11,10 +11,15 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	"aether.io/aether/internal/logkey"
 	"aether.io/aether/internal/object"
 )
+
+// lull is how long a Keeper leaves the disk alone after it was told of something: what
+// is made of the change comes first.
+const lull = 50 * time.Millisecond
 
 // Keeper writes to the state directory what must outlive the process: records of objects
 // and the last good copies of files. It does so in a goroutine of its own, so that no
@@ -24,7 +29,8 @@ type Keeper struct {
 	journal string // file of records
 	copies  string // directory of copies
 	log     *slog.Logger
-	wake    chan struct{} // capacity 1: something is pending, or stopping
+	wake    chan struct{} // capacity 1: something is pending
+	stop    chan struct{} // closed by Close
 	done    chan struct{} // closed when Run has returned
 
 	mu      sync.Mutex // guards what follows
@@ -32,7 +38,6 @@ type Keeper struct {
 	files   map[string][][]byte // by path; nil removes the copy
 	all     map[object.Key]Record
 	prune   map[string]bool // names of the copies to keep, once
-	stop    bool
 
 	lines int // of the journal; Run's own
 }
@@ -50,7 +55,7 @@ type KeeperConfig struct {
 func NewKeeper(cfg KeeperConfig) *Keeper {
 	k := &Keeper{
 		journal: cfg.Journal, copies: cfg.Copies, lines: cfg.Lines, log: cfg.Log,
-		wake: make(chan struct{}, 1), done: make(chan struct{}),
+		wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
 		records: map[object.Key]Record{}, files: map[string][][]byte{}, all: map[object.Key]Record{},
 	}
 	if k.log == nil {
@@ -91,7 +96,7 @@ func (k *Keeper) KeepOnly(paths []string) {
 	}
 }
 
-// Notify has what is pending written.
+// Notify has what is pending written soon.
 func (k *Keeper) Notify() {
 	select {
 	case k.wake <- struct{}{}:
@@ -101,31 +106,41 @@ func (k *Keeper) Notify() {
 
 // Close writes what is pending and waits for Run.
 func (k *Keeper) Close() {
-	k.mu.Lock()
-	k.stop = true
-	k.mu.Unlock()
-	k.Notify()
+	close(k.stop)
 	<-k.done
 }
 
 // Run writes until Close; it always leaves with everything written, or its failure logged.
 func (k *Keeper) Run() {
 	defer close(k.done)
-	for range k.wake {
-		k.mu.Lock()
-		records, files, prune, stop := k.records, k.files, k.prune, k.stop
-		k.records, k.files, k.prune = map[object.Key]Record{}, map[string][][]byte{}, nil
-		k.mu.Unlock()
-		k.report("journal", k.journal, k.append(records))
-		for _, path := range slices.Sorted(maps.Keys(files)) {
-			k.report("copy", path, k.copy(path, files[path]))
+	// Exits: stopped, with nothing pending.
+	for stopped := false; !stopped; {
+		select {
+		case <-k.stop:
+			stopped = true
+		case <-k.wake:
+			select {
+			case <-k.stop:
+				stopped = true
+			case <-time.After(lull):
+			}
 		}
-		if prune != nil {
-			k.report("copies of files that are gone", k.copies, k.pruneCopies(prune))
-		}
-		if stop {
-			return
-		}
+		k.write()
+	}
+}
+
+// write writes all that is pending.
+func (k *Keeper) write() {
+	k.mu.Lock()
+	records, files, prune := k.records, k.files, k.prune
+	k.records, k.files, k.prune = map[object.Key]Record{}, map[string][][]byte{}, nil
+	k.mu.Unlock()
+	k.report("journal", k.journal, k.append(records))
+	if prune != nil { // first: files may have come since then
+		k.report("copies of files that are gone", k.copies, k.pruneCopies(prune))
+	}
+	for _, path := range slices.Sorted(maps.Keys(files)) {
+		k.report("copy", path, k.copy(path, files[path]))
 	}
 }
 

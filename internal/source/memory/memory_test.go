@@ -178,6 +178,7 @@ func TestCopiesComeBack(t *testing.T) {
 		k.KeepFile("c.yaml", nil)
 		k.KeepFile("never.yaml", nil)
 		k.KeepOnly([]string{"a/b.yaml", "c.yaml"})
+		k.KeepFile("e.yaml", [][]byte{[]byte("[]")}) // it came after that
 	})
 	if _, err := os.Stat(filepath.Join(dir, "copies", "another.json")); err != nil {
 		t.Errorf("what is no copy was removed: %v", err)
@@ -186,7 +187,7 @@ func TestCopiesComeBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string][]byte{"a/b.yaml": []byte("{\"a\":1}\n{\"b\":\"é\\n\"}\n")}
+	want := map[string][]byte{"a/b.yaml": []byte("{\"a\":1}\n{\"b\":\"é\\n\"}\n"), "e.yaml": []byte("[]\n")}
 	if d := cmp.Diff(want, copies); d != "" {
 		t.Error(d)
 	}
