@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -196,11 +197,15 @@ func Alive(pid int) bool {
 }
 
 // FreeOffset finds a port offset for which every one of the ports is free on 127.0.0.1.
+// It begins anywhere, so that others on the machine who look too find another one, and
+// stays below the ports of outgoing connections.
 func FreeOffset(listenerPorts ...int) (int, error) {
+	const first, step, count = 10000, 7, 1900
+	begin := rand.IntN(count)
 	// Exits: an offset is found, or all have been tried.
-	for base := 10000; base < 30000; base += 7 {
-		if free(base, listenerPorts) {
-			return base, nil
+	for i := range count {
+		if offset := first + step*((begin+i)%count); free(offset, listenerPorts) {
+			return offset, nil
 		}
 	}
 	return 0, errors.New("no free ports")
