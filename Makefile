@@ -28,7 +28,7 @@ COMMANDS  := $(notdir $(wildcard cmd/*))
 # The Gateway API's definitions, copied from its module: embedded, so everything that compiles needs them.
 EMBEDDED  := internal/crd/gateway-api/.from-go-mod
 PROTOS    := $(wildcard api/*/v1/*.proto)
-GENERATED := $(wildcard api/*/v1/*.pb.go api/*/v1/zz_generated.*.go charts/crds/*.yaml)
+GENERATED := $(wildcard api/*/v1/*.pb.go api/*/v1/zz_generated.*.go charts/crds/*.yaml examples/README.md docs/reference/features.md)
 # The tests that need a real Envoy, by name: those of the files named so.
 COMPONENT_FILES := $(shell find . -name '*_component_test.go' -not -path './.build/*' -not -path './tools/*')
 GOTESTSUM := $(TOOLS)/gotestsum --format pkgname --format-hide-empty-pkg --
@@ -84,6 +84,7 @@ generate: $(TOOLS) $(OWN) ## generate code and definitions
 	  charts/crds/config.aether.io_meshconfigs.yaml
 	@rm -f $(EMBEDDED)
 	@$(MAKE) $(EMBEDDED)
+	$(GO) run ./test/features/catalog
 
 .PHONY: check-generate
 check-generate: ## fail if generated code is not what its sources give (and correct it)

@@ -1,0 +1,357 @@
+//go:build component
+
+// Package features_test runs every example of examples/features against the product, in
+// both ways to cut routes into scopes, which must agree.
+package features_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"aether.io/aether/internal/test/echo"
+	"aether.io/aether/test/features/example"
+	"aether.io/aether/test/features/probe"
+	"aether.io/aether/test/features/stage"
+)
+
+var (
+	folder   = flag.String("examples", "../../examples/features", "the examples to run")
+	binaries string // directory of the built commands
+	envoy    string
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	code, err := build(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func build(m *testing.M) (int, error) {
+	if envoy = os.Getenv("AETHER_ENVOY"); envoy == "" {
+		return 1, fmt.Errorf("AETHER_ENVOY does not name an Envoy: run make component")
+	}
+	dir, err := os.MkdirTemp("", "aether-test-bin-")
+	if err != nil {
+		return 1, err
+	}
+	defer os.RemoveAll(dir)
+	binaries = dir
+	out, err := exec.Command("go", "build", "-o", dir, "aether.io/aether/cmd/...").CombinedOutput()
+	if err != nil {
+		return 1, fmt.Errorf("build the commands: %w\n%s", err, out)
+	}
+	return m.Run(), nil
+}
+
+func TestExamplesDoWhatTheySayInBothModes(t *testing.T) {
+	all, err := example.ReadAll(*folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) == 0 {
+		t.Fatalf("no examples in %s", *folder)
+	}
+	modes := []*mode{startMode(t, "Single"), startMode(t, "PerHost")}
+	for _, e := range all {
+		t.Run(e.Name, func(t *testing.T) {
+			x := prepare(t, e)
+			var transcripts [][]record
+			for _, m := range modes {
+				t.Run(m.scopes, func(t *testing.T) {
+					transcripts = append(transcripts, x.run(t, m))
+				})
+			}
+			if t.Failed() || len(transcripts) < len(modes) {
+				return
+			}
+			if diff := cmp.Diff(transcripts[0], transcripts[1]); diff != "" {
+				t.Errorf("the modes differ (-%s +%s):\n%s", modes[0].scopes, modes[1].scopes, diff)
+			}
+		})
+	}
+}
+
+// running is an example with all that it needs running beside Aether.
+type running struct {
+	*example.Example
+	objects  []stage.Object
+	made     *stage.Certificates
+	backends map[string][]*echo.Server // by the EndpointSlice's name
+	ports    map[int]int
+}
+
+// prepare starts the example's backends.
+func prepare(t *testing.T, e *example.Example) *running {
+	t.Helper()
+	objects, err := stage.Objects(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := stage.Make(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := &running{Example: e, objects: objects, made: made, backends: map[string][]*echo.Server{}, ports: map[int]int{}}
+	named := stage.Ports(objects)
+	for name := range e.Backends {
+		if named[name] == nil {
+			t.Fatalf("backend %s: no EndpointSlice of that name has an address", name)
+		}
+	}
+	for name, ports := range named {
+		config, err := made.Backend(e, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, port := range ports {
+			s, err := echo.Start(t.Context(), echo.Config{Name: name, TLS: config})
+			if err != nil {
+				t.Fatal(err)
+			}
+			x.ports[port] = s.Port
+			if e.Backends[name].Absent {
+				s.Close() // the port is free, and nobody has it
+				continue
+			}
+			t.Cleanup(s.Close)
+			x.backends[name] = append(x.backends[name], s)
+		}
+	}
+	return x
+}
+
+// record is what the modes must agree on.
+type record struct {
+	Request string
+	Answer  probe.Answer
+	Seen    []echo.Seen
+}
+
+// run sends the example's requests in one mode.
+func (x *running) run(t *testing.T, m *mode) []record {
+	var transcript []record
+	for _, without := range x.phases() {
+		text, err := stage.Text(x.objects, x.made.Objects, stage.Change{Scopes: m.scopes, Ports: x.ports, Without: without, Serial: m.next()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.apply(t, text)
+		m.expectStatuses(t, x, without)
+		for i := range x.Requests {
+			r := &x.Requests[i]
+			if slices.Equal(r.Without, without) {
+				transcript = append(transcript, x.send(t, m, r)...)
+			}
+		}
+	}
+	return transcript
+}
+
+// phases are the different sets of objects that are left out, in the order in which
+// they first appear.
+func (x *running) phases() [][]string {
+	var out [][]string
+	add := func(without []string) {
+		if !slices.ContainsFunc(out, func(o []string) bool { return slices.Equal(o, without) }) {
+			out = append(out, without)
+		}
+	}
+	for _, r := range x.Requests {
+		add(r.Without)
+	}
+	for _, s := range x.Statuses {
+		add(s.Without)
+	}
+	return out
+}
+
+// send sends a request as often as it says, and reports what differs.
+func (x *running) send(t *testing.T, m *mode, r *example.Request) []record {
+	t.Helper()
+	p := &probe.Prober{Offset: m.offset, Trust: x.made.Trust, Clients: x.made.Clients}
+	log := m.accessLogSize()
+	shares, copies := map[string]int{}, map[string]int{}
+	var out []record
+	for i := range r.Times {
+		id := fmt.Sprintf("%s %s %d", m.scopes, r.Name, i)
+		a := p.Send(t.Context(), r, id)
+		seen := x.of(a.Backend(), id)
+		if wrong := probe.Differences(a, seen, &r.Expect); len(wrong) > 0 {
+			x.fail(t, r, wrong, a, seen)
+			if r.Times > 1 {
+				return nil
+			}
+		}
+		who := a.Backend()
+		if who == "" {
+			who = fmt.Sprint(a.Status)
+		}
+		shares[who]++
+		if !x.waitForCopies(t.Context(), r, id) {
+			x.fail(t, r, []string{fmt.Sprintf("copies: want %v, gave up waiting at time %d", r.Expect.Copies, i)}, a, seen)
+			return nil
+		}
+		for name := range x.backends {
+			if n := len(x.of(name, id)); n > 0 {
+				copies[name] += n
+			}
+		}
+		out = append(out, normal(record{Request: r.Name, Answer: a, Seen: seen}))
+	}
+	var wrong []string
+	if r.Expect.Shares != nil {
+		wrong = append(wrong, probe.Counts("share of", r.Expect.Shares, shares)...)
+	}
+	if r.Expect.Copies != nil {
+		wrong = append(wrong, probe.Counts("requests at", r.Expect.Copies, copies)...)
+	}
+	if r.Expect.AccessLog != nil {
+		wrong = append(wrong, m.logged(t, r, log)...)
+	}
+	if len(wrong) > 0 {
+		x.fail(t, r, wrong, probe.Answer{}, nil)
+	}
+	if r.Times > 1 {
+		return nil // chance decides who answers
+	}
+	return out
+}
+
+// of is the requests of that id at a backend.
+func (x *running) of(backend, id string) []echo.Seen {
+	var out []echo.Seen
+	for _, s := range x.backends[backend] {
+		out = append(out, s.Of(id)...)
+	}
+	return out
+}
+
+// waitForCopies waits until every backend has what it surely gets of a request: a
+// mirror's copy comes when it comes. What is surely got is known only where the range
+// is one number for each time. False: it gave up.
+func (x *running) waitForCopies(ctx context.Context, r *example.Request, id string) bool {
+	ctx, cancel := context.WithTimeout(ctx, statusPatience)
+	defer cancel()
+	for name, want := range r.Expect.Copies {
+		if want.Low != want.High || want.Low%r.Times != 0 {
+			continue
+		}
+		for _, s := range x.backends[name] {
+			// Exits: there are enough, or patience is over.
+			for {
+				grown := s.Grown()
+				if len(x.of(name, id)) >= want.Low/r.Times {
+					break
+				}
+				select {
+				case <-grown:
+				case <-ctx.Done():
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+func (x *running) fail(t *testing.T, r *example.Request, wrong []string, a probe.Answer, seen []echo.Seen) {
+	t.Helper()
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s\n  sent: %s, %s to port %d\n", x.Name, r.Name, r.Send, r.Protocol, r.Port)
+	for _, w := range wrong {
+		fmt.Fprintf(&b, "  %s\n", w)
+	}
+	if a.Status != 0 {
+		fmt.Fprintf(&b, "  answer: %d %s\n", a.Status, a.Protocol)
+		for _, name := range slices.Sorted(maps.Keys(a.Headers)) {
+			fmt.Fprintf(&b, "    %s: %s\n", strings.ToLower(name), strings.Join(a.Headers[name], ", "))
+		}
+		fmt.Fprintf(&b, "    %s\n", strings.ReplaceAll(strings.TrimSpace(a.Body), "\n", "\n    "))
+	}
+	for _, s := range seen {
+		text, _ := json.Marshal(s) // for a person
+		fmt.Fprintf(&b, "  backend saw: %s\n", text)
+	}
+	t.Error(b.String())
+}
+
+// normal leaves out what differs from one request to the next.
+func normal(r record) record {
+	volatile := []string{"x-request-id", "date", echo.IDHeader, "x-envoy-upstream-service-time"}
+	clean := func(h map[string][]string) map[string][]string {
+		out := map[string][]string{}
+		for name, values := range h {
+			if !slices.Contains(volatile, strings.ToLower(name)) {
+				out[name] = values
+			}
+		}
+		return out
+	}
+	if r.Answer.Backend() != "" && strings.Contains(r.Answer.Headers.Get("content-type"), "application/") {
+		r.Answer.Body = "" // what the backend saw
+	}
+	delete(r.Answer.Headers, "Content-Length") // of the same
+	r.Answer.Headers = clean(r.Answer.Headers)
+	r.Answer.Why = ""
+	if r.Answer.Status == 101 {
+		r.Answer.Body = ""
+	}
+	for i := range r.Seen {
+		r.Seen[i].Headers = clean(r.Seen[i].Headers)
+	}
+	return r
+}
+
+// logged compares the request's line of the access log.
+func (m *mode) logged(t *testing.T, r *example.Request, from int64) []string {
+	t.Helper()
+	_, _, authority, _ := r.Target()
+	var line map[string]any
+	m.eventually(t, "the access log has a line for "+authority, func() (bool, string) {
+		text, err := os.ReadFile(m.in.State.Log("access"))
+		if err != nil || int64(len(text)) < from {
+			return false, fmt.Sprint(err)
+		}
+		for l := range bytes.SplitSeq(text[from:], []byte("\n")) {
+			if json.Unmarshal(l, &line) == nil && line["host"] == authority {
+				return true, ""
+			}
+		}
+		return false, string(text[from:])
+	})
+	got := map[string]string{}
+	for key, value := range line {
+		if value != nil {
+			got[key] = fmt.Sprint(value)
+		}
+	}
+	return probe.Fields("access log", r.Expect.AccessLog, got)
+}
+
+func (m *mode) accessLogSize() int64 {
+	info, err := os.Stat(filepath.Clean(m.in.State.Log("access")))
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+// patience bounds every wait.
+const patience = 20 * time.Second
