@@ -194,13 +194,22 @@ func (f *following) next(ctx context.Context) (batch *Batch, wait time.Duration,
 	for i := range load {
 		if f.index.take(load[i], touched) {
 			files = append(files, load[i].path)
-			f.keepFile(load[i].path)
 		}
 	}
 	for _, path := range seen.Fading {
 		f.index.fade(path, touched)
 	}
-	changes, err := f.emit(f.index.settle(touched), now)
+	if first {
+		f.inheritCopies(ctx, touched)
+	}
+	settled := f.index.settle(touched)
+	for _, path := range files {
+		f.keepFile(path)
+	}
+	for path := range touched.heirs {
+		f.keepFile(path)
+	}
+	changes, err := f.emit(settled, now)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -364,6 +364,47 @@ func TestAnInvalidObjectKeepsItsLastGoodVersion(t *testing.T) {
 	r.want()
 }
 
+// Who renames a file and makes a mistake in it must not get the defaults instead.
+func TestAnInvalidObjectKeepsItsLastGoodVersionInAnotherFileToo(t *testing.T) {
+	r := newRig(t)
+	r.write("z.yaml", configMap("a", "1"))
+	r.start()
+	r.write("b.yaml", refused)
+	r.problems("Refused b.yaml document 1")
+	r.remove("z.yaml")
+	r.write("c.yaml", configMap("c", "1"))
+	r.want("ConfigMap/default/a", "ConfigMap/default/c")
+	r.wantValue("a", "1")
+	r.restart()
+	r.wantValue("a", "1")
+	r.stop()
+	r.must(os.Rename(r.path("b.yaml"), r.path("y.yaml"))) // while nobody looks
+	r.restart()
+	r.wantValue("a", "1")
+	r.restart()
+	r.wantValue("a", "1")
+	r.write("a.yaml", configMap("a", "2"))
+	r.wantValue("a", "2")
+	r.remove("a.yaml")
+	r.remove("y.yaml")
+	r.want("ConfigMap/default/c")
+}
+
+// A generated file that is not what it should be must not drown all else.
+func TestTheProblemsOfOneFileAreBounded(t *testing.T) {
+	r := newRig(t)
+	r.start()
+	for _, edit := range []string{"1", "2"} {
+		r.write("a.yaml", strings.Repeat("--- {a: "+edit+"}\n", 20_000))
+		r.write("b.yaml", configMap("b", edit))
+		r.wantValue("b", edit)
+		r.until("there are problems", func() bool { return len(r.last.Problems) > 0 })
+		if n := len(r.last.Problems); n != maxProblems+1 || !strings.Contains(r.last.Problems[0].Message, "19900 more") {
+			t.Fatalf("%d problems, the first %v", n, r.last.Problems[0])
+		}
+	}
+}
+
 func TestAnUnreadableFileKeepsItsObjects(t *testing.T) {
 	for name, bad := range map[string]string{"not YAML": broken, "empty": "", "only a comment": "# later\n"} {
 		t.Run(name, func(t *testing.T) {

@@ -83,9 +83,12 @@ func newIndex() *index {
 type touched struct {
 	keys  map[object.Key]bool
 	files map[string]bool // those whose problems may have changed
+	heirs map[string]bool // those that keep an object in effect which another file said last
 }
 
-func newTouched() *touched { return &touched{keys: map[object.Key]bool{}, files: map[string]bool{}} }
+func newTouched() *touched {
+	return &touched{keys: map[object.Key]bool{}, files: map[string]bool{}, heirs: map[string]bool{}}
+}
 
 // take takes over a file, and reports whether that may change anything.
 func (x *index) take(l loaded, t *touched) bool {
@@ -246,6 +249,28 @@ func (x *index) owner(key object.Key) *claim {
 	return fading
 }
 
+// inherit has the first file that speaks of an object, if none has a good version of it, go
+// on with the one that was good: it does not matter to which file a mistake is moved.
+func (x *index) inherit(key object.Key, good *version, t *touched) {
+	claims := x.claims[key]
+	if good == nil || good.raw == nil || len(claims) == 0 || x.owner(key) != nil {
+		return
+	}
+	claims[0].good = good
+	t.heirs[claims[0].file.path] = true
+}
+
+// orphans are the touched objects of which some file speaks, but none has a good version.
+func (x *index) orphans(t *touched) map[object.Key]bool {
+	out := map[object.Key]bool{}
+	for key := range t.keys {
+		if len(x.claims[key]) > 0 && x.owner(key) == nil {
+			out[key] = true
+		}
+	}
+	return out
+}
+
 // wanted is the version that ought to be in effect, nil if there ought to be none. A
 // namespace that holds an object exists, with or without a manifest.
 func (x *index) wanted(key object.Key) *version {
@@ -280,6 +305,7 @@ func (x *index) settle(t *touched) []replaced {
 		for _, c := range x.claims[key] {
 			t.files[c.file.path] = true
 		}
+		x.inherit(key, x.live[key], t)
 		before, now := x.live[key], x.wanted(key)
 		if before == nil && now == nil || before != nil && now != nil && before.whole == now.whole {
 			return
@@ -329,17 +355,22 @@ func (x *index) review(t *touched, now time.Time) bool {
 
 // setProblems replaces the problems of one file; those that it had before keep their time.
 func setProblems(all map[string][]Problem, path string, problems []Problem, now time.Time) bool {
-	before := all[path]
+	before := make(map[Problem]time.Time, len(all[path])) // without their times
+	for _, p := range all[path] {
+		since := p.Since
+		p.Since = time.Time{}
+		before[p] = since
+	}
 	slices.SortFunc(problems, compareProblems)
-	changed := len(before) != len(problems)
+	problems = foremost(problems)
+	changed := len(all[path]) != len(problems)
 	for i := range problems {
-		at := slices.IndexFunc(before, problems[i].same)
-		if at < 0 {
+		since, known := before[problems[i]]
+		if !known {
 			changed = true
-			problems[i].Since = now
-		} else {
-			problems[i].Since = before[at].Since
+			since = now
 		}
+		problems[i].Since = since
 	}
 	if len(problems) == 0 {
 		delete(all, path)
@@ -347,6 +378,19 @@ func setProblems(all map[string][]Problem, path string, problems []Problem, now 
 		all[path] = problems
 	}
 	return changed
+}
+
+// maxProblems is how many problems of one file are told.
+const maxProblems = 100
+
+// foremost cuts the sorted problems of one file down to what is told, and says that it did.
+func foremost(problems []Problem) []Problem {
+	rest := len(problems) - maxProblems
+	if rest <= 1 {
+		return problems
+	}
+	more := Problem{Severity: Refused, File: problems[0].File, Message: fmt.Sprintf("has %d more problems than the %d that are told", rest, maxProblems)}
+	return append([]Problem{more}, problems[:maxProblems]...)
 }
 
 func (x *index) ofFile(f *file) []Problem {

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"runtime"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"aether.io/aether/internal/logkey"
 	"aether.io/aether/internal/object"
 	"aether.io/aether/internal/source/manifest"
 	"aether.io/aether/internal/source/memory"
@@ -131,6 +133,28 @@ func (f *following) admitCopy(ctx context.Context, objects []byte) []*claim {
 		}
 	}
 	return out
+}
+
+// inheritCopies looks, at the start, in the copies of all files for the last good versions
+// of objects that are nowhere good any more: a file may have been renamed meanwhile.
+func (f *following) inheritCopies(ctx context.Context, t *touched) {
+	orphans := f.index.orphans(t)
+	if len(orphans) == 0 {
+		return
+	}
+	copies, err := memory.ReadCopies(f.copies)
+	if err != nil {
+		f.log.Warn("last good copies cannot be read", logkey.Error, err)
+		return
+	}
+	for _, p := range slices.Sorted(maps.Keys(copies)) {
+		for _, c := range f.admitCopy(ctx, copies[p]) {
+			if orphans[c.key] {
+				f.index.inherit(c.key, c.good, t)
+				delete(orphans, c.key)
+			}
+		}
+	}
 }
 
 // restoreUnder puts back, at the start, the files in folders that cannot be read, from

@@ -67,12 +67,6 @@ func (p Problem) String() string {
 	return s + ": " + p.Message
 }
 
-// same reports whether two problems are one at different times.
-func (p Problem) same(o Problem) bool {
-	p.Since = o.Since
-	return p == o
-}
-
 func compareProblems(a, b Problem) int {
 	return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Document, b.Document), cmp.Compare(a.Object, b.Object),
 		cmp.Compare(a.Path, b.Path), cmp.Compare(a.Message, b.Message))
