@@ -379,7 +379,7 @@ func TestTimeoutsEndRequestsAndNotUpgrades(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer conn.Close()
+		t.Cleanup(func() { _ = conn.Close() })
 		_ = conn.SetDeadline(time.Now().Add(patience))
 		_, _ = io.WriteString(conn, "GET /t/up HTTP/1.1\r\nHost: f.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
 		upgraded := bufio.NewReader(conn)

@@ -84,15 +84,16 @@ type VirtualHost struct {
 	Misdirected bool // the host belongs to another table of the port: what no route matches gets 421, not 404
 }
 
-// What is in a virtual host, by its own package.
+// Route is one match of one rule; what is in it is documented in its own package.
+type Route = route.Route
+
+// The parts of a Route.
 type (
-	Route           = route.Route
 	PathMatch       = route.PathMatch
 	PathKind        = route.PathKind
 	HeaderMatch     = route.HeaderMatch
 	QueryMatch      = route.QueryMatch
 	WeightedBackend = route.Backend
-	Filters         = route.Filters
 )
 
 // The ways to compare a path.

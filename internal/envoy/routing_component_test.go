@@ -239,7 +239,7 @@ func TestRequestsFindTheirRouteInBothModes(t *testing.T) {
 					t.Fatalf("%s: got %d, backend saw host %q", host, a.Status, a.Seen.Host)
 				}
 				for name := range a.Seen.Header {
-					if !slices.Contains([]string{"X-Forwarded-For", "X-Forwarded-Proto", "X-Request-Id"}, name) {
+					if !slices.Contains([]string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Request-Id"}, name) {
 						t.Errorf("%s: backend saw header %s: %q", host, name, a.Seen.Header[name])
 					}
 				}

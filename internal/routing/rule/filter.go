@@ -8,14 +8,13 @@ import (
 	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-	"aether.io/aether/internal/envoy"
 	"aether.io/aether/internal/envoy/route"
 	"aether.io/aether/internal/routing/condition"
 )
 
 // filters is what a list of filters asks for.
 type filters struct {
-	envoy.Filters
+	route.Filters
 	rewrites   bool // there is a URLRewrite
 	unresolved bool // there is one that is not known: it must not be skipped, so requests fail
 }
