@@ -20,6 +20,7 @@ type Kind string
 const (
 	GatewayClass      Kind = "GatewayClass"
 	Gateway           Kind = "Gateway"
+	ListenerSet       Kind = "ListenerSet"
 	HTTPRoute         Kind = "HTTPRoute"
 	ReferenceGrant    Kind = "ReferenceGrant"
 	Namespace         Kind = "Namespace"
@@ -37,7 +38,7 @@ const (
 func Kinds() []Kind {
 	return []Kind{
 		Namespace, GatewayClass, GatewayParameters, MeshConfig, ReferenceGrant,
-		Secret, ConfigMap, BackendTLSPolicy, Service, EndpointSlice, Gateway, HTTPRoute,
+		Secret, ConfigMap, BackendTLSPolicy, Service, EndpointSlice, Gateway, ListenerSet, HTTPRoute,
 	}
 }
 

@@ -81,10 +81,23 @@ func describeStatus(s Status) any {
 			listeners[string(l.Name)] = describeListener(s.Generation, l)
 		}
 		out["listeners"] = listeners
+		if n := *v.AttachedListenerSets; n > 0 {
+			out["attachedListenerSets"] = n
+		}
+	case *gatewayv1.ListenerSetStatus:
+		out["conditions"] = describeConditions(s.Generation, v.Conditions)
+		listeners := map[string]any{}
+		for _, l := range v.Listeners {
+			listeners[string(l.Name)] = describeListener(s.Generation, gatewayv1.ListenerStatus(l))
+		}
+		out["listeners"] = listeners
 	case *gatewayv1.HTTPRouteStatus:
 		parents := map[string]any{}
 		for i, p := range v.Parents {
 			to := fmt.Sprintf("%d to %s", i, p.ParentRef.Name)
+			if p.ParentRef.Kind != nil && *p.ParentRef.Kind != "Gateway" {
+				to = fmt.Sprintf("%d to %s %s", i, *p.ParentRef.Kind, p.ParentRef.Name)
+			}
 			if p.ParentRef.SectionName != nil {
 				to += "/" + string(*p.ParentRef.SectionName)
 			}

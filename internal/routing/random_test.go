@@ -50,7 +50,7 @@ func (g *generator) meta(namespace, name string) metav1.ObjectMeta {
 
 // change is a random change: mostly a new or replaced object, else a removal.
 func (g *generator) change() object.Change {
-	kind := pick(g, append(object.Kinds(), object.HTTPRoute, object.HTTPRoute, object.HTTPRoute, object.Gateway, object.Service, object.EndpointSlice, object.BackendTLSPolicy)...)
+	kind := pick(g, append(object.Kinds(), object.HTTPRoute, object.HTTPRoute, object.HTTPRoute, object.Gateway, object.ListenerSet, object.ListenerSet, object.Service, object.EndpointSlice, object.BackendTLSPolicy)...)
 	n := pick(g, "one", "two", "three")
 	key := object.Key{Kind: kind, Namespace: g.namespace(), Name: n}
 	switch kind {
@@ -86,6 +86,8 @@ func (g *generator) object(k object.Key) object.Object {
 		return o
 	case object.Gateway:
 		return g.gateway(m)
+	case object.ListenerSet:
+		return g.listenerSet(m)
 	case object.HTTPRoute:
 		return g.route(m)
 	case object.ReferenceGrant:
@@ -202,6 +204,30 @@ func (g *generator) gateway(m metav1.ObjectMeta) *gatewayv1.Gateway {
 			}
 		}
 	}
+	if g.IntN(2) == 0 {
+		o.Spec.AllowedListeners = &gatewayv1.AllowedListeners{Namespaces: maybe(g, gatewayv1.ListenerNamespaces{
+			From:     maybe(g, pick(g, gatewayv1.NamespacesFromAll, gatewayv1.NamespacesFromAll, gatewayv1.NamespacesFromSame, gatewayv1.NamespacesFromSelector, gatewayv1.NamespacesFromNone)),
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "red"}},
+		})}
+	}
+	o.Spec.Listeners = g.listeners()
+	return o
+}
+
+func (g *generator) listenerSet(m metav1.ObjectMeta) *gatewayv1.ListenerSet {
+	o := &gatewayv1.ListenerSet{ObjectMeta: m}
+	o.Spec.ParentRef = gatewayv1.ParentGatewayReference{
+		Name: pick[gatewayv1.ObjectName](g, "one", "two", "three"), Namespace: maybe(g, gatewayv1.Namespace(g.namespace())),
+		Kind: maybe(g, pick[gatewayv1.Kind](g, "Gateway", "Gateway", "Gateway", "Bucket")),
+	}
+	for _, l := range g.listeners() {
+		o.Spec.Listeners = append(o.Spec.Listeners, gatewayv1.ListenerEntry(l))
+	}
+	return o
+}
+
+func (g *generator) listeners() []gatewayv1.Listener {
+	var list []gatewayv1.Listener
 	for i := range 1 + g.IntN(4) {
 		l := gatewayv1.Listener{
 			Name: gatewayv1.SectionName(pick(g, "web", "tls", "80", "extra") + fmt.Sprint(i)), Port: pick[int32](g, 80, 443, 8080),
@@ -226,15 +252,18 @@ func (g *generator) gateway(m metav1.ObjectMeta) *gatewayv1.Gateway {
 				l.AllowedRoutes.Kinds = []gatewayv1.RouteGroupKind{{Kind: pick[gatewayv1.Kind](g, "HTTPRoute", "TCPRoute")}}
 			}
 		}
-		o.Spec.Listeners = append(o.Spec.Listeners, l)
+		list = append(list, l)
 	}
-	return o
+	return list
 }
 
 func (g *generator) route(m metav1.ObjectMeta) *gatewayv1.HTTPRoute {
 	o := &gatewayv1.HTTPRoute{ObjectMeta: m}
 	for range 1 + g.IntN(2) {
 		ref := gatewayv1.ParentReference{Name: pick[gatewayv1.ObjectName](g, "one", "two", "three"), Namespace: maybe(g, gatewayv1.Namespace(g.namespace()))}
+		if g.IntN(3) == 0 {
+			ref.Kind = maybe(g, gatewayv1.Kind("ListenerSet"))
+		}
 		if g.IntN(4) == 0 {
 			ref.SectionName = maybe(g, pick[gatewayv1.SectionName](g, "web", "tls1"))
 			ref.Port = maybe(g, pick[int32](g, 80, 443))

@@ -125,6 +125,8 @@ func newObject(kind string) (object.Object, error) {
 		return &gatewayv1.GatewayClass{}, nil
 	case object.Gateway:
 		return &gatewayv1.Gateway{}, nil
+	case object.ListenerSet:
+		return &gatewayv1.ListenerSet{}, nil
 	case object.HTTPRoute:
 		return &gatewayv1.HTTPRoute{}, nil
 	case object.ReferenceGrant:

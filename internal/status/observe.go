@@ -53,7 +53,19 @@ func observe(wanted routing.Status, verdicts []fleet.Verdict, held string, befor
 	switch v := wanted.Value.(type) {
 	case *gatewayv1.GatewayStatus:
 		next := v.DeepCopy()
-		observeGateway(next, wanted, verdicts, before, note)
+		listeners := map[string]*[]metav1.Condition{}
+		for i := range next.Listeners {
+			listeners[string(next.Listeners[i].Name)] = &next.Listeners[i].Conditions
+		}
+		observeListeners(&next.Conditions, listeners, wanted, verdicts, before, note)
+		return next, open
+	case *gatewayv1.ListenerSetStatus:
+		next := v.DeepCopy()
+		listeners := map[string]*[]metav1.Condition{}
+		for i := range next.Listeners {
+			listeners[string(next.Listeners[i].Name)] = &next.Listeners[i].Conditions
+		}
+		observeListeners(&next.Conditions, listeners, wanted, verdicts, before, note)
 		return next, open
 	case *gatewayv1.HTTPRouteStatus:
 		next := v.DeepCopy()
@@ -85,17 +97,15 @@ func observe(wanted routing.Status, verdicts []fleet.Verdict, held string, befor
 	return wanted.Value, settled
 }
 
-// observeGateway fills in Programmed of the listeners that can be programmed, and of
-// the Gateway: true if each of those is.
-func observeGateway(next *gatewayv1.GatewayStatus, wanted routing.Status, verdicts []fleet.Verdict, before *Document, note func(outcome) outcome) {
+// observeListeners fills in Programmed of the listeners that can be programmed, and of
+// the Gateway or ListenerSet that they are of: true if each of those is.
+func observeListeners(own *[]metav1.Condition, listeners map[string]*[]metav1.Condition, wanted routing.Status, verdicts []fleet.Verdict, before *Document, note func(outcome) outcome) {
 	programmed := string(gatewayv1.GatewayConditionProgrammed)
 	whole := outcome{status: metav1.ConditionTrue, reason: string(gatewayv1.GatewayReasonProgrammed), message: "every valid listener is live in every proxy that counts"}
 	for i, r := range wanted.Live {
 		o := note(judge(verdicts[i], "", wasTrue(before, wanted.Generation, listenerPath(r.Section), programmed)))
-		for l := range next.Listeners {
-			if string(next.Listeners[l].Name) == r.Section {
-				setCondition(&next.Listeners[l].Conditions, programmed, o, wanted.Generation)
-			}
+		if list := listeners[r.Section]; list != nil {
+			setCondition(list, programmed, o, wanted.Generation)
 		}
 		if o.status != metav1.ConditionTrue && whole.status == metav1.ConditionTrue {
 			whole = o
@@ -106,7 +116,7 @@ func observeGateway(next *gatewayv1.GatewayStatus, wanted routing.Status, verdic
 		}
 	}
 	if len(wanted.Live) > 0 {
-		setCondition(&next.Conditions, programmed, whole, wanted.Generation)
+		setCondition(own, programmed, whole, wanted.Generation)
 	}
 }
 
@@ -220,6 +230,11 @@ func conditions(status any) map[string][]metav1.Condition {
 	case *gatewayv1.GatewayClassStatus:
 		out[""] = v.Conditions
 	case *gatewayv1.GatewayStatus:
+		out[""] = v.Conditions
+		for i := range v.Listeners {
+			out[listenerPath(string(v.Listeners[i].Name))] = v.Listeners[i].Conditions
+		}
+	case *gatewayv1.ListenerSetStatus:
 		out[""] = v.Conditions
 		for i := range v.Listeners {
 			out[listenerPath(string(v.Listeners[i].Name))] = v.Listeners[i].Conditions

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -20,10 +19,12 @@ type Attachment struct {
 	Hosts    []key.Host // where it is served, sorted
 }
 
-// Attach decides one parentRef: the sections that it selects, those of them that allow
-// the route, those of them that share a hostname with it. labelsOf gives the labels of
-// the route's namespace and is called only if a selector asks for them.
-func Attach(sections []Section, gateway key.Name, r *gatewayv1.HTTPRoute, ref *gatewayv1.ParentReference, labelsOf func() labels.Set) Attachment {
+// Attach decides one parentRef: of the parent's own sections those that it selects, those
+// of them that allow the route, those of them that share a hostname with it. labelsOf
+// gives a namespace's labels and is called only if a selector asks for them; holder is
+// the ID of the section that requests for a host of a port reach, the most specific one:
+// a route of any other never sees them (listener isolation).
+func Attach(sections []Section, parent key.Parent, r *gatewayv1.HTTPRoute, ref *gatewayv1.ParentReference, labelsOf func(string) labels.Set, holder func(key.Port, string) string) Attachment {
 	var a Attachment
 	selected, allowed := false, false
 	for _, s := range sections {
@@ -32,7 +33,7 @@ func Attach(sections []Section, gateway key.Name, r *gatewayv1.HTTPRoute, ref *g
 			continue
 		}
 		selected = true
-		if len(s.Kinds) == 0 || !s.allows(gateway.Namespace, r.Namespace, labelsOf) {
+		if len(s.Kinds) == 0 || !allows(s.From, s.Selector, parent.Namespace, r.Namespace, labelsOf) {
 			continue
 		}
 		allowed = true
@@ -42,14 +43,14 @@ func Attach(sections []Section, gateway key.Name, r *gatewayv1.HTTPRoute, ref *g
 		}
 		a.Sections = append(a.Sections, s.Name)
 		for _, h := range shared {
-			if s.Accepted() && owner(sections, s.Table.Port, h) == s.Name {
+			if s.Accepted() && holder(s.Table.Port, h) == s.ID() {
 				a.Hosts = append(a.Hosts, key.Host{Table: s.Table, Host: h})
 			}
 		}
 	}
 	switch {
 	case !selected:
-		a.Rejected = condition.Problemf(gatewayv1.RouteReasonNoMatchingParent, "Gateway %s has no listener of that name and port", gateway)
+		a.Rejected = condition.Problemf(gatewayv1.RouteReasonNoMatchingParent, "%s %s has no listener of that name and port", parent.Kind, parent.Name)
 	case !allowed:
 		a.Rejected = condition.Problemf(gatewayv1.RouteReasonNotAllowedByListeners, "no listener allows HTTPRoutes of namespace %s", r.Namespace)
 	case len(a.Sections) == 0:
@@ -58,21 +59,6 @@ func Attach(sections []Section, gateway key.Name, r *gatewayv1.HTTPRoute, ref *g
 	slices.SortFunc(a.Hosts, key.Host.Compare)
 	a.Hosts = slices.Compact(a.Hosts)
 	return a
-}
-
-// allows reports whether routes of a namespace may attach.
-func (s Section) allows(own, namespace string, labelsOf func() labels.Set) bool {
-	switch s.From {
-	case gatewayv1.NamespacesFromAll:
-		return true
-	case gatewayv1.NamespacesFromSame:
-		return namespace == own
-	case gatewayv1.NamespacesFromSelector:
-		selector, err := metav1.LabelSelectorAsSelector(s.Selector)
-		return err == nil && selector.Matches(labelsOf())
-	case gatewayv1.NamespacesFromNone:
-	}
-	return false
 }
 
 // shared is the hosts for which the section would serve a route, in lower case.
@@ -88,20 +74,4 @@ func (s Section) shared(route []gatewayv1.Hostname) []string {
 		}
 	}
 	return list
-}
-
-// owner is the section that requests for host reach: the most specific one of its port.
-// A route of any other never sees them (listener isolation).
-func owner(list []Section, port key.Port, host string) string {
-	best := -1
-	for i, s := range list {
-		if s.Accepted() && s.Table.Port == port && hostname.Covers(s.Host, host) &&
-			(best < 0 || hostname.CompareSpecificity(s.Host, list[best].Host) < 0) {
-			best = i
-		}
-	}
-	if best < 0 {
-		return ""
-	}
-	return list[best].Name
 }

@@ -7,8 +7,9 @@ import (
 )
 
 // maxElsewhere is the number of hosts elsewhere that a table names even though it would
-// never serve them: more would make every table of a port with n sections n hosts large.
-const maxElsewhere = 200
+// never serve them, as many as a Gateway has by itself: with many ListenerSets every
+// table of a port with n sections would be n hosts large.
+const maxElsewhere = 64
 
 // Elsewhere is the hostnames of the other HTTPS sections of the section's port: requests
 // for them on a connection to this one are misdirected (Listener.hostname). Those that the

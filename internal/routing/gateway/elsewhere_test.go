@@ -14,7 +14,7 @@ import (
 func TestTheHostsOfOtherHTTPSSectionsOfThePortAreElsewhere(t *testing.T) {
 	section := func(name, host string, port uint32, secure bool) Section {
 		p := key.Port{Gateway: key.Name{Namespace: "infra", Name: "web"}, Port: port}
-		return Section{Name: name, Host: host, Secure: secure, Table: key.NewTable(p, name, secure)}
+		return Section{Name: name, Host: host, Secure: secure, Table: key.NewTable(p, key.Name{}, name, secure)}
 	}
 	rejected := section("rejected", "r.example", 443, true)
 	rejected.Rejected = condition.Problem{Reason: "Any"}

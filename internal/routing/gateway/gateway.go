@@ -33,19 +33,22 @@ type Gateway struct {
 	Scope       scope.Scope
 	RouteScopes configv1.RouteScopes // empty: Auto
 	Clients     Clients
-	Sections    []Section
-	// Certificates is by section. It is apart from Sections, on which routes depend.
+	Sections    []Section         // of the Gateway itself, then of the ListenerSets that it allows
+	Sets        map[key.Name]bool // those ListenerSets
+	// Certificates is by the section's ID. It is apart from Sections, on which routes depend.
 	Certificates map[string][]gatewayv1.SecretObjectReference
 	Frontend     *gatewayv1.FrontendTLSConfig // nil: clients show no certificate
 }
 
-// Read reads a Gateway whose class is ours with its merged parameters. invalid says why
-// those of the Gateway or its class cannot be used; nothing is served by defaults then.
-func Read(gw *gatewayv1.Gateway, p Parameters, invalid string, site Site) Gateway {
+// Read reads a Gateway whose class is ours with the ListenerSets that it allows, in the
+// order of precedence, and its merged parameters. invalid says why those of the Gateway
+// or its class cannot be used; nothing is served by defaults then.
+func Read(gw *gatewayv1.Gateway, sets []*gatewayv1.ListenerSet, p Parameters, invalid string, site Site) Gateway {
 	g := Gateway{
 		Ours: true, Generation: gw.Generation, Created: gw.CreationTimestamp.Unix(),
 		Scope:        scope.SharedPool(),
-		Sections:     sections(gw, site.PortOffset),
+		Sections:     sections(gw, sets, site.PortOffset),
+		Sets:         map[key.Name]bool{},
 		Certificates: map[string][]gatewayv1.SecretObjectReference{},
 	}
 	if p.set(&g) {
@@ -55,18 +58,29 @@ func Read(gw *gatewayv1.Gateway, p Parameters, invalid string, site Site) Gatewa
 		g.Frontend = gw.Spec.TLS.Frontend
 	}
 	for _, l := range gw.Spec.Listeners {
-		if l.TLS != nil {
-			g.Certificates[string(l.Name)] = l.TLS.CertificateRefs
+		g.secure(Section{Name: string(l.Name)}, l.TLS)
+	}
+	for _, set := range sets {
+		n := key.Name{Namespace: set.Namespace, Name: set.Name}
+		g.Sets[n] = true
+		for _, l := range set.Spec.Listeners {
+			g.secure(Section{Name: string(l.Name), Set: n}, l.TLS)
 		}
 	}
 	g.checkAddresses(gw, site)
 	switch {
 	case invalid != "":
 		g.Rejected = condition.Problemf(gatewayv1.GatewayReasonInvalidParameters, "%s", invalid)
-	case g.Rejected.IsZero() && !slices.ContainsFunc(g.Sections, Section.Accepted):
+	case g.Rejected.IsZero() && !slices.ContainsFunc(g.Sections, func(s Section) bool { return s.Accepted() && s.Set == key.Name{} }):
 		g.Rejected = condition.Problemf(gatewayv1.GatewayReasonListenersNotValid, "no listener is valid")
 	}
 	return g
+}
+
+func (g *Gateway) secure(s Section, config *gatewayv1.ListenerTLSConfig) {
+	if config != nil {
+		g.Certificates[s.ID()] = config.CertificateRefs
+	}
 }
 
 // maxAccountName is the longest name of a ServiceAccount.

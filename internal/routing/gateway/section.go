@@ -8,15 +8,18 @@ import (
 	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"aether.io/aether/internal/object"
 	"aether.io/aether/internal/routing/condition"
 	"aether.io/aether/internal/routing/hostname"
 	"aether.io/aether/internal/routing/key"
 )
 
-// Section is one listener of a Gateway as its spec says it; "listener" alone is Envoy's
-// here. Certificates are not in it: routes depend on sections and not on those.
+// Section is one listener of a Gateway, or of a ListenerSet that is attached to it, as its
+// spec says it; "listener" alone is Envoy's here. Certificates are not in it: routes
+// depend on sections and not on those.
 type Section struct {
 	Name     string
+	Set      key.Name  // the ListenerSet that it is of; zero: the Gateway itself
 	Table    key.Table // its Gateway and port too
 	Bound    uint32    // the port that is bound
 	Secure   bool
@@ -30,29 +33,55 @@ type Section struct {
 	Selector *metav1.LabelSelector
 }
 
+// ID names the section among all of its Gateway, those of ListenerSets too: no two have
+// the same, whatever their names.
+func (s Section) ID() string {
+	if s.Set == (key.Name{}) {
+		return s.Name
+	}
+	return s.Set.String() + "/" + s.Name
+}
+
+// Parent is what the section is of.
+func (s Section) Parent() key.Parent {
+	if s.Set == (key.Name{}) {
+		return key.Parent{Kind: object.Gateway, Name: s.Table.Gateway}
+	}
+	return key.Parent{Kind: object.ListenerSet, Name: s.Set}
+}
+
 // Accepted reports whether the section can be served as far as the Gateway decides it.
 func (s Section) Accepted() bool { return s.Rejected.IsZero() }
 
-// sections reads a Gateway's listeners and finds their conflicts.
-func sections(gw *gatewayv1.Gateway, portOffset uint32) []Section {
+// sections reads the listeners of a Gateway and of what is attached to it, in the order of
+// precedence, and finds their conflicts.
+func sections(gw *gatewayv1.Gateway, sets []*gatewayv1.ListenerSet, portOffset uint32) []Section {
+	n := key.Name{Namespace: gw.Namespace, Name: gw.Name}
 	list := make([]Section, 0, len(gw.Spec.Listeners))
 	for i := range gw.Spec.Listeners {
-		list = append(list, readSection(gw, &gw.Spec.Listeners[i], portOffset))
+		list = append(list, readSection(n, key.Name{}, &gw.Spec.Listeners[i], portOffset))
+	}
+	for _, set := range sets {
+		for _, l := range set.Spec.Listeners {
+			as := gatewayv1.Listener(l)
+			list = append(list, readSection(n, key.Name{Namespace: set.Namespace, Name: set.Name}, &as, portOffset))
+		}
 	}
 	markConflicts(list)
 	return list
 }
 
-func readSection(gw *gatewayv1.Gateway, l *gatewayv1.Listener, portOffset uint32) Section {
-	port := key.Port{Gateway: key.Name{Namespace: gw.Namespace, Name: gw.Name}, Port: uint32(l.Port)}
+func readSection(gw, set key.Name, l *gatewayv1.Listener, portOffset uint32) Section {
+	port := key.Port{Gateway: gw, Port: uint32(l.Port)}
 	s := Section{
 		Name:   string(l.Name),
+		Set:    set,
 		Bound:  port.Port + portOffset,
 		Secure: l.Protocol == gatewayv1.HTTPSProtocolType,
 		Host:   strings.ToLower(string(ptr.Deref(l.Hostname, ""))),
 		From:   gatewayv1.NamespacesFromSame,
 	}
-	s.Table = key.NewTable(port, s.Name, s.Secure)
+	s.Table = key.NewTable(port, set, s.Name, s.Secure)
 	if s.Host == "" {
 		s.Host = hostname.Any
 	}
@@ -104,37 +133,4 @@ func supportedKinds(l *gatewayv1.Listener) ([]gatewayv1.RouteGroupKind, conditio
 		}
 	}
 	return kinds, bad
-}
-
-// markConflicts rejects every section that is not distinct from another one on its port:
-// none of them wins. Sections that are already rejected conflict with nothing.
-func markConflicts(list []Section) {
-	rejected := make([]condition.Problem, len(list))
-	for i, s := range list {
-		var protocol, host []string
-		for j, o := range list {
-			if i == j || s.Bound != o.Bound || !s.Accepted() || !o.Accepted() {
-				continue
-			}
-			switch _, meet := hostname.Intersect(s.Host, o.Host); {
-			case s.Secure != o.Secure:
-				protocol = append(protocol, o.Name)
-			case s.Host == o.Host:
-				host = append(host, o.Name)
-			case s.Secure && meet:
-				list[i].Overlap = append(list[i].Overlap, o.Name)
-			}
-		}
-		switch {
-		case len(protocol) > 0:
-			rejected[i] = condition.Problemf(gatewayv1.ListenerReasonProtocolConflict, "the same port and another protocol as listener %s", strings.Join(protocol, ", "))
-		case len(host) > 0:
-			rejected[i] = condition.Problemf(gatewayv1.ListenerReasonHostnameConflict, "the same port, protocol and hostname as listener %s", strings.Join(host, ", "))
-		}
-	}
-	for i, p := range rejected {
-		if !p.IsZero() {
-			list[i].Rejected, list[i].Conflict, list[i].Overlap = p, true, nil
-		}
-	}
 }

@@ -27,6 +27,20 @@ func Covers(pattern, host string) bool {
 	return strings.HasSuffix(host, pattern[1:])
 }
 
+// Patterns is the names that cover host, the most specific first: itself, then wildcards
+// with ever fewer labels, then Any.
+func Patterns(host string) []string {
+	list := []string{host}
+	_, rest, _ := strings.Cut(strings.TrimPrefix(host, "*."), ".")
+	for ; rest != ""; _, rest, _ = strings.Cut(rest, ".") {
+		list = append(list, "*."+rest)
+	}
+	if host != Any {
+		list = append(list, Any)
+	}
+	return list
+}
+
 // Intersect is the hostname of what matches both, if anything does.
 func Intersect(a, b string) (string, bool) {
 	switch {

@@ -1,6 +1,7 @@
 package hostname_test
 
 import (
+	"strings"
 	"testing"
 
 	"aether.io/aether/internal/routing/hostname"
@@ -60,5 +61,25 @@ func TestTheNameOfARouteThatIsMostPrecise(t *testing.T) {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
+	}
+}
+
+func TestPatternsAreWhatCoversAHostTheMostSpecificFirst(t *testing.T) {
+	for host, want := range map[string]string{
+		"a.b.example": "a.b.example *.b.example *.example *",
+		"*.b.example": "*.b.example *.example *",
+		"example":     "example *",
+		"*.example":   "*.example *",
+		"*":           "*",
+	} {
+		list := hostname.Patterns(host)
+		if got := strings.Join(list, " "); got != want {
+			t.Errorf("%s: got %s, want %s", host, got, want)
+		}
+		for i, p := range list {
+			if !hostname.Covers(p, host) || i > 0 && hostname.CompareSpecificity(list[i-1], p) >= 0 {
+				t.Errorf("%s: %s is out of place in %v", host, p, list)
+			}
+		}
 	}
 }

@@ -47,25 +47,33 @@ type Port struct {
 // String is the listener's name, <namespace>/<gateway>/<port>.
 func (p Port) String() string { return fmt.Sprintf("%s/%d", p.Gateway, p.Port) }
 
-// Section is one listener of one Gateway.
+// Parent is what routes attach to: a Gateway or a ListenerSet.
+type Parent struct {
+	Kind object.Kind
+	Name
+}
+
+// Section is one listener of a Gateway or a ListenerSet.
 type Section struct {
-	Gateway Name
+	Parent
 	Section string
 }
 
 // Table is one route table: all HTTP sections of a port, or one HTTPS section.
 type Table struct {
 	Port
-	Name string // <namespace>/<gateway>/<port>, or for HTTPS …/<section>
+	Name string // <namespace>/<gateway>/<port>, or for HTTPS …/<section>, or …/<namespace>/<listenerset>/<section>
 }
 
-// NewTable names the table of a section. The names of HTTP and HTTPS tables cannot
-// meet: a section's name that could be taken for a port gets a dot, with which no
-// section's name begins.
-func NewTable(p Port, section string, secure bool) Table {
+// NewTable names the table of a section, which is of a ListenerSet unless set is zero.
+// The names of HTTP and HTTPS tables cannot meet: a section's name that could be taken
+// for a port gets a dot, with which no section's name begins.
+func NewTable(p Port, set Name, section string, secure bool) Table {
 	switch {
 	case !secure:
 		return Table{p, p.String()}
+	case set != Name{}:
+		return Table{p, p.Gateway.String() + "/" + set.String() + "/" + section}
 	case strings.Trim(section, "0123456789") == "":
 		section = "." + section
 	}

@@ -47,6 +47,7 @@ func SupportedFeatures() []gatewayv1.SupportedFeature {
 		features.SupportHTTPRouteRequestTimeout,
 		features.SupportHTTPRouteResponseHeaderModification,
 		features.SupportHTTPRouteSchemeRedirect,
+		features.SupportListenerSet,
 		features.SupportReferenceGrant,
 	} {
 		list = append(list, gatewayv1.SupportedFeature{Name: gatewayv1.FeatureName(f)})

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"aether.io/aether/internal/object"
 	"aether.io/aether/internal/routing/condition"
 	"aether.io/aether/internal/routing/gateway"
 )
@@ -19,7 +20,8 @@ type Gateway struct {
 	Held      bool // nothing is made of it for now, which observation explains
 	Addresses []string
 	Client    condition.Problem // why it cannot show backends the certificate that it is to show
-	Sections  []Section         // in the order of the spec
+	Sections  []Section         // its own, in the order of the spec
+	Sets      int               // the ListenerSets that are attached
 }
 
 // Section is what is known of one of its listeners.
@@ -33,7 +35,7 @@ type Section struct {
 
 // Status is the Gateway's status.
 func (g Gateway) Status() *gatewayv1.GatewayStatus {
-	value := &gatewayv1.GatewayStatus{Addresses: addresses(g.Addresses)}
+	value := &gatewayv1.GatewayStatus{Addresses: addresses(g.Addresses), AttachedListenerSets: new(int32(g.Sets))}
 	for _, s := range g.Sections {
 		value.Listeners = append(value.Listeners, s.status(g.Generation, g.Held))
 	}
@@ -62,8 +64,8 @@ func addresses(published []string) []gatewayv1.GatewayStatusAddress {
 // are not.
 func (g Gateway) accepted() metav1.Condition {
 	kind, invalid := gatewayv1.GatewayConditionAccepted, gatewayv1.GatewayReasonListenersNotValid
-	good := g.named(func(s Section) bool { return s.Rejected.IsZero() })
-	bad := g.named(func(s Section) bool { return !s.Rejected.IsZero() })
+	good := named(g.Sections, func(s Section) bool { return s.Rejected.IsZero() })
+	bad := named(g.Sections, func(s Section) bool { return !s.Rejected.IsZero() })
 	listeners := fmt.Sprintf("listeners that are not valid: %s; accepted: %s", cmp.Or(bad, "none"), cmp.Or(good, "none"))
 	switch {
 	case !g.Rejected.IsZero() && g.Rejected.Reason != string(invalid):
@@ -84,7 +86,7 @@ func (g Gateway) programmed() metav1.Condition {
 		return condition.False(kind, gatewayv1.GatewayReasonInvalid, "the Gateway is not accepted")
 	case !g.Unusable.IsZero():
 		return condition.False(kind, g.Unusable.Reason, g.Unusable.Message)
-	case !g.Held && g.named(func(s Section) bool { return s.Served }) == "":
+	case !g.Held && named(g.Sections, func(s Section) bool { return s.Served }) == "":
 		return condition.False(kind, gatewayv1.GatewayReasonInvalid, "no listener can be programmed")
 	}
 	return condition.Unknown(kind, gatewayv1.GatewayReasonPending)
@@ -95,16 +97,16 @@ func (g Gateway) resolved() metav1.Condition {
 	if !g.Client.IsZero() { // has no listener's condition to stand in
 		return condition.False(kind, g.Client.Reason, g.Client.Message)
 	}
-	if bad := g.named(func(s Section) bool { return !s.Refs.IsZero() }); bad != "" {
+	if bad := named(g.Sections, func(s Section) bool { return !s.Refs.IsZero() }); bad != "" {
 		return condition.False(kind, gatewayv1.GatewayReasonListenersNotResolved, "listeners with references that are not good: "+bad)
 	}
 	return condition.True(kind, gatewayv1.GatewayReasonResolvedRefs, "every reference is resolved")
 }
 
 // named is the names of the sections for which is says true.
-func (g Gateway) named(is func(Section) bool) string {
+func named(sections []Section, is func(Section) bool) string {
 	var list []string
-	for _, s := range g.Sections {
+	for _, s := range sections {
 		if is(s) {
 			list = append(list, s.Name)
 		}
@@ -124,7 +126,7 @@ func (s Section) status(generation int64, held bool) gatewayv1.ListenerStatus {
 		list = append(list, condition.False(gatewayv1.ListenerConditionConflicted, gatewayv1.ListenerReasonNoConflicts, "no other listener is like this one"))
 	}
 	if len(s.Overlap) > 0 {
-		list = append(list, condition.True(gatewayv1.ListenerConditionOverlappingTLSConfig, gatewayv1.ListenerReasonOverlappingHostnames, "hostnames overlap with those of listener "+strings.Join(s.Overlap, ", ")))
+		list = append(list, condition.True(gatewayv1.ListenerConditionOverlappingTLSConfig, gatewayv1.ListenerReasonOverlappingHostnames, "hostnames overlap with those of "+strings.Join(s.Overlap, ", ")))
 	}
 	return gatewayv1.ListenerStatus{
 		Name:           gatewayv1.SectionName(s.Name),
@@ -137,7 +139,7 @@ func (s Section) status(generation int64, held bool) gatewayv1.ListenerStatus {
 func (s Section) programmed(held bool) metav1.Condition {
 	kind := gatewayv1.ListenerConditionProgrammed
 	switch {
-	case s.Rejected.Reason == string(gatewayv1.ListenerReasonPortUnavailable):
+	case s.Rejected.Reason == string(gatewayv1.ListenerReasonPortUnavailable), s.Conflict && s.Parent().Kind == object.ListenerSet:
 		return condition.False(kind, s.Rejected.Reason, s.Rejected.Message)
 	case !s.Served && !held:
 		return condition.False(kind, gatewayv1.ListenerReasonInvalid, "the listener or its Gateway is not valid")

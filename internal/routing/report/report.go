@@ -13,7 +13,7 @@ import (
 type Status struct {
 	Key        object.Key
 	Generation int64 // of the newest object, also while an older one is in effect
-	// Value is *gatewayv1.GatewayClassStatus, *gatewayv1.GatewayStatus, *gatewayv1.HTTPRouteStatus
+	// Value is *gatewayv1.GatewayClassStatus, *gatewayv1.GatewayStatus, *gatewayv1.ListenerSetStatus, *gatewayv1.HTTPRouteStatus
 	// (only the parents that are ours), *gatewayv1.PolicyStatus (only the ancestors that are
 	// ours) or *configv1.MeshConfigStatus. It is immutable and
 	// no condition in it has a lastTransitionTime. Nil: the object is gone, or no longer ours.
@@ -24,7 +24,7 @@ type Status struct {
 // Requirement is what proxies must run for one part of a status to be in effect.
 type Requirement struct {
 	Scope     scope.Scope
-	Section   string          // Gateway: the listener's name
+	Section   string          // Gateway, ListenerSet: the listener's name
 	Parent    int             // HTTPRoute: index in Value.Parents
 	Resources []resource.Name // sorted
 	Port      uint32          // must be bound; 0: none

@@ -3,6 +3,7 @@ package unit
 import (
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -83,7 +84,11 @@ func (u *Units) computeGateway(c *sheet.Cell, n key.Name) ownGateway {
 			invalid = why
 		}
 	}
-	out := ownGateway{Gateway: gateway.Read(o, parameters, invalid, u.config.Site), Held: e.Held}
+	var sets []*gatewayv1.ListenerSet
+	if gateway.AllowsAnySet(o) {
+		sets = gateway.Attached(o, u.sets.All(c, n), func(namespace string) labels.Set { return u.namespaceLabels(c, namespace) })
+	}
+	out := ownGateway{Gateway: gateway.Read(o, sets, parameters, invalid, u.config.Site), Held: e.Held}
 	if !out.servable() {
 		return out
 	}
@@ -122,8 +127,8 @@ func oldest(created map[key.Name]int64) key.Name {
 	return first
 }
 
-// parent is a Gateway as routes see it: certificates, generations and the like do not
-// reach them.
+// parent is a Gateway without what does not reach routes: certificates, generations and
+// the like.
 type parent struct {
 	Ours        bool
 	Served      bool
@@ -131,12 +136,19 @@ type parent struct {
 	Scope       scope.Scope
 	RouteScopes configv1.RouteScopes
 	Sections    []gateway.Section
+	Of          map[key.Parent][]gateway.Section // the same by what they are of
 }
 
 // computeParent also makes the units of the Gateway's ports and tables exist.
 func (u *Units) computeParent(c *sheet.Cell, n key.Name) parent {
 	gw := u.gateway.Get(c, n)
 	out := parent{Ours: gw.Ours, Served: gw.servable(), Unusable: gw.Unusable, Scope: gw.Scope, RouteScopes: gw.RouteScopes, Sections: gw.Sections}
+	if gw.Ours {
+		out.Of = map[key.Parent][]gateway.Section{}
+	}
+	for _, s := range out.Sections {
+		out.Of[s.Parent()] = append(out.Of[s.Parent()], s)
+	}
 	if out.Served && gw.Account != (key.Name{}) {
 		if owner := u.owner.Get(c, claim{account: gw.Account}); owner != n {
 			out.Served = false
@@ -153,14 +165,15 @@ func (u *Units) computeParent(c *sheet.Cell, n key.Name) parent {
 		if !s.Accepted() {
 			continue
 		}
-		u.ports.Put(c, s.Table.Port, s.Name, none{})
-		u.tables.Sections.Put(c, s.Table, s.Name, none{})
+		u.ports.Put(c, s.Table.Port, s.ID(), none{})
+		u.patterns.Put(c, pattern{s.Table.Port, s.Host}, s.ID(), none{})
+		u.tables.Sections.Put(c, s.Table, s.ID(), none{})
 		for _, host := range gateway.Elsewhere(out.Sections, s) {
 			u.tables.Elsewhere.Put(c, s.Table, host, none{})
 		}
 		// What no route takes of a section's hosts is answered there, and never falls to
 		// a less specific section.
-		u.tables.Routes.Put(c, key.Host{Table: s.Table, Host: s.Host}, key.Name{Name: s.Name}, table.Contribution{Origin: n.Object(object.Gateway)})
+		u.tables.Routes.Put(c, key.Host{Table: s.Table, Host: s.Host}, key.Name{Name: s.ID()}, table.Contribution{Origin: s.Parent().Object(s.Parent().Kind)})
 	}
 	return out
 }

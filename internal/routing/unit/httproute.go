@@ -42,26 +42,28 @@ func (u *Units) computeRoute(c *sheet.Cell, n key.Name) route {
 	compiled := map[key.Name]compiled{}
 	for i := range o.Spec.ParentRefs {
 		ref := &o.Spec.ParentRefs[i]
-		if ptr.Deref(ref.Group, gatewayv1.GroupName) != gatewayv1.GroupName || ptr.Deref(ref.Kind, "Gateway") != "Gateway" {
+		to := key.Parent{Kind: object.Kind(ptr.Deref(ref.Kind, "Gateway")), Name: key.In(n.Namespace, ref.Namespace, ref.Name)}
+		if ptr.Deref(ref.Group, gatewayv1.GroupName) != gatewayv1.GroupName || to.Kind != object.Gateway && to.Kind != object.ListenerSet {
 			continue
 		}
-		to := key.In(n.Namespace, ref.Namespace, ref.Name)
-		as := u.parent.Get(c, to)
+		as := u.offer.Get(c, to)
 		if !as.Ours {
 			continue
 		}
-		rules := u.compile(c, o, to, compiled)
-		p := routeParent{*ref, as.Scope, rules.Set, gateway.Attach(as.Sections, to, o, ref, func() labels.Set { return u.namespaceLabels(c, n.Namespace) })}
+		rules := u.compile(c, o, as.Gateway, compiled)
+		p := routeParent{*ref, as.Scope, rules.Set, gateway.Attach(as.Sections, to, o, ref,
+			func(namespace string) labels.Set { return u.namespaceLabels(c, namespace) },
+			func(port key.Port, host string) string { return u.holder(c, port, host) })}
 		switch {
 		case !p.Rejected.IsZero():
 		case p.Rules.Rejected():
 			p.Rejected = condition.Problemf(p.Rules.Complaint().Reason, "no rule can be served, requests get 500: rule %s", p.Rules.Complaint().Message)
 		default:
 			for _, s := range p.Sections {
-				u.attached.Put(c, key.Section{Gateway: to, Section: s}, n, none{})
+				u.attached.Put(c, key.Section{Parent: to, Section: s}, n, none{})
 			}
 			for _, s := range rules.uses {
-				u.uses.Put(c, use{Gateway: to, Of: s}, n, none{})
+				u.uses.Put(c, use{Gateway: as.Gateway, Of: s}, n, none{})
 			}
 		}
 		if !as.Served || e.Held {

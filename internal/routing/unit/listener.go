@@ -9,6 +9,7 @@ import (
 	"aether.io/aether/internal/object"
 	"aether.io/aether/internal/resource"
 	"aether.io/aether/internal/routing/condition"
+	"aether.io/aether/internal/routing/gateway"
 	"aether.io/aether/internal/routing/hostname"
 	"aether.io/aether/internal/routing/key"
 	"aether.io/aether/internal/routing/sheet"
@@ -24,6 +25,7 @@ type listener struct {
 	Rejected map[string]condition.Problem // by section: it cannot be had
 	Refs     map[string]condition.Problem // by section: its references are not good
 	Chains   []chain                      // in the order of their sections
+	Origin   []object.Key                 // the Gateway, and what else its sections are of
 }
 
 // chain is a table and how it is reached.
@@ -41,7 +43,10 @@ func (l listener) reaches(t key.Table) bool {
 // computeListener also asks for the certificates and the runtime keys that its chains need.
 func (u *Units) computeListener(c *sheet.Cell, k key.Port) listener {
 	gw, as := u.gateway.Get(c, k.Gateway), u.parent.Get(c, k.Gateway)
-	l := listener{Scope: as.Scope, Rejected: map[string]condition.Problem{}, Refs: map[string]condition.Problem{}}
+	l := listener{
+		Scope: as.Scope, Rejected: map[string]condition.Problem{}, Refs: map[string]condition.Problem{},
+		Origin: []object.Key{k.Gateway.Object(object.Gateway)},
+	}
 	if !as.Served {
 		return l
 	}
@@ -50,33 +55,22 @@ func (u *Units) computeListener(c *sheet.Cell, k key.Port) listener {
 			continue
 		}
 		l.Bound = s.Bound
+		l.Origin = append(l.Origin, s.Parent().Object(s.Parent().Kind))
 		next := chain{Table: s.Table}
 		if s.Secure {
-			var bad condition.Problem
-			if next.Secrets, bad = u.certificates(c, k.Gateway, gw.Certificates[s.Name]); !bad.IsZero() {
-				l.Refs[s.Name] = bad
-			}
-			verified := u.clients.Get(c, k)
-			if l.Refs[s.Name].IsZero() && !verified.Refs.IsZero() {
-				l.Refs[s.Name] = verified.Refs
-			}
-			if !verified.Rejected.IsZero() {
-				l.Rejected[s.Name] = verified.Rejected
+			u.secure(c, s, &next, l, gw)
+			if _, bad := l.Rejected[s.ID()]; bad {
 				continue
-			}
-			if verified.Wanted {
-				next.Clients = envoy.ClientCertificates{Trust: verified.Name, Optional: verified.Optional}
-			}
-			if s.Host != hostname.Any {
-				next.SNI = []string{s.Host}
 			}
 		}
 		if why := u.refuse(c, k, l, next, gw); !why.IsZero() {
-			l.Rejected[s.Name] = why
+			l.Rejected[s.ID()] = why
 		} else if (!s.Secure || len(next.Secrets) > 0) && !l.reaches(s.Table) { // HTTP sections share a table
 			l.Chains = append(l.Chains, next)
 		}
 	}
+	slices.SortFunc(l.Origin, object.Key.Compare)
+	l.Origin = slices.Compact(l.Origin)
 	if n := gw.Clients.Connections; n > 0 && len(l.Chains) > 0 {
 		u.limits.Put(c, l.Scope, k, n)
 	}
@@ -87,6 +81,27 @@ func (u *Units) computeListener(c *sheet.Cell, k key.Port) listener {
 		}
 	}
 	return l
+}
+
+// secure finds what an HTTPS section's chain needs, and notes in l what it does not find.
+func (u *Units) secure(c *sheet.Cell, s gateway.Section, next *chain, l listener, gw ownGateway) {
+	var bad condition.Problem
+	if next.Secrets, bad = u.certificates(c, s.Parent(), gw.Certificates[s.ID()]); !bad.IsZero() {
+		l.Refs[s.ID()] = bad
+	}
+	if s.Host != hostname.Any {
+		next.SNI = []string{s.Host}
+	}
+	verified := u.clients.Get(c, s.Table.Port)
+	if bad.IsZero() && !verified.Refs.IsZero() {
+		l.Refs[s.ID()] = verified.Refs
+	}
+	if !verified.Rejected.IsZero() {
+		l.Rejected[s.ID()] = verified.Rejected
+	}
+	if verified.Wanted {
+		next.Clients = envoy.ClientCertificates{Trust: verified.Name, Optional: verified.Optional}
+	}
 }
 
 // refuse says why a chain cannot be had: its port is another Gateway's, or Envoy would
@@ -121,7 +136,7 @@ func (u *Units) chain(ch chain, gw ownGateway) envoy.Chain {
 func (u *Units) model(k key.Port, l listener, chains []envoy.Chain, gw ownGateway) envoy.Listener {
 	return envoy.Listener{
 		Name: k.String(), Address: u.config.Address, Port: l.Bound, Chains: chains, Proxied: gw.Clients.Proxied,
-		Origin: []object.Key{k.Gateway.Object(object.Gateway)},
+		Origin: l.Origin,
 	}
 }
 

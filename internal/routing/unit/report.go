@@ -39,7 +39,8 @@ func (u *Units) reportGateway(c *sheet.Cell, n key.Name) none {
 		known.Addresses = u.config.Site.PublishAddresses
 	}
 	s := report.Status{Key: n.Object(object.Gateway), Generation: e.Generation}
-	for _, section := range gw.Sections {
+	known.Sets = u.joined.Len(c, n)
+	for _, section := range as.Of[key.Parent{Kind: object.Gateway, Name: n}] {
 		part, need := u.reportSection(c, as, section)
 		known.Sections = append(known.Sections, part)
 		if part.Served {
@@ -51,18 +52,50 @@ func (u *Units) reportGateway(c *sheet.Cell, n key.Name) none {
 	return none{}
 }
 
+// reportSet is about ListenerSets that name a Gateway of ours.
+func (u *Units) reportSet(c *sheet.Cell, n key.Name) none {
+	o, e, there := see[*gatewayv1.ListenerSet](u, c, n.Object(object.ListenerSet))
+	if !there {
+		return none{}
+	}
+	to, named := gateway.GatewayOf(o)
+	if !named {
+		return none{}
+	}
+	gw := u.gateway.Get(c, to)
+	if !gw.Ours {
+		return none{}
+	}
+	as := u.parent.Get(c, to)
+	known := report.Set{Generation: o.Generation, Held: e.Held || gw.Held, Allowed: gw.Sets[n] || e.Held, Parent: gw.Rejected, Unusable: as.Unusable}
+	s := report.Status{Key: n.Object(object.ListenerSet), Generation: e.Generation}
+	for _, section := range as.Of[key.Parent{Kind: object.ListenerSet, Name: n}] {
+		part, need := u.reportSection(c, as, section)
+		known.Sections = append(known.Sections, part)
+		if part.Served {
+			s.Live = append(s.Live, need)
+		}
+	}
+	if known.Accepted() {
+		u.joined.Put(c, to, n, none{})
+	}
+	s.Value = known.Status()
+	u.say(c, s)
+	return none{}
+}
+
 // reportSection is what is known of one section, and what must be live for it.
 func (u *Units) reportSection(c *sheet.Cell, as parent, s gateway.Section) (report.Section, report.Requirement) {
 	known := report.Section{
 		Section: s, Rejected: s.Rejected, Refs: s.BadKinds,
-		Attached: u.attached.Len(c, key.Section{Gateway: s.Table.Gateway, Section: s.Name}),
+		Attached: u.attached.Len(c, key.Section{Parent: s.Parent(), Section: s.Name}),
 	}
 	if !as.Served || !s.Accepted() {
 		return known, report.Requirement{}
 	}
 	l := u.listener.Get(c, s.Table.Port)
-	known.Rejected = l.Rejected[s.Name]
-	if bad := l.Refs[s.Name]; !bad.IsZero() {
+	known.Rejected = l.Rejected[s.ID()]
+	if bad := l.Refs[s.ID()]; !bad.IsZero() {
 		known.Refs = bad
 	}
 	need := report.Requirement{Scope: l.Scope, Section: s.Name, Port: l.Bound}

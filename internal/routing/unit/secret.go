@@ -28,7 +28,7 @@ func (u *Units) shipSecret(c *sheet.Cell, k key.Placed[key.Name]) none {
 
 // certificates resolves the certificateRefs of one section. Those that are good are
 // served while there is one; the problem is the first of those that are not, and names all.
-func (u *Units) certificates(c *sheet.Cell, gateway key.Name, refs []gatewayv1.SecretObjectReference) ([]key.Name, condition.Problem) {
+func (u *Units) certificates(c *sheet.Cell, of key.Parent, refs []gatewayv1.SecretObjectReference) ([]key.Name, condition.Problem) {
 	invalid := gatewayv1.ListenerReasonInvalidCertificateRef
 	if len(refs) == 0 {
 		return nil, condition.Problemf(invalid, "no certificateRefs are given")
@@ -36,8 +36,8 @@ func (u *Units) certificates(c *sheet.Cell, gateway key.Name, refs []gatewayv1.S
 	var list []key.Name
 	var bad []condition.Problem
 	for i := range refs {
-		n := key.In(gateway.Namespace, refs[i].Namespace, refs[i].Name)
-		switch why := u.certificate(c, gateway.Namespace, n, &refs[i]); {
+		n := key.In(of.Namespace, refs[i].Namespace, refs[i].Name)
+		switch why := u.certificate(c, of, n, &refs[i]); {
 		case !why.IsZero():
 			bad = append(bad, why)
 		case !slices.Contains(list, n):
@@ -58,13 +58,13 @@ func (u *Units) certificates(c *sheet.Cell, gateway key.Name, refs []gatewayv1.S
 }
 
 // certificate resolves one certificateRef.
-func (u *Units) certificate(c *sheet.Cell, from string, n key.Name, ref *gatewayv1.SecretObjectReference) condition.Problem {
+func (u *Units) certificate(c *sheet.Cell, of key.Parent, n key.Name, ref *gatewayv1.SecretObjectReference) condition.Problem {
 	invalid := gatewayv1.ListenerReasonInvalidCertificateRef
 	group, kind := ptr.Deref(ref.Group, ""), ptr.Deref(ref.Kind, "Secret")
 	switch {
 	case group != "" || kind != "Secret":
 		return condition.Problemf(invalid, "certificateRef %s: %s of group %q is not supported, want Secret", n, kind, group)
-	case !u.granted(c, object.Gateway, from, object.Secret, n):
+	case !u.granted(c, of.Kind, of.Namespace, object.Secret, n):
 		return condition.Problemf(gatewayv1.ListenerReasonRefNotPermitted, "certificateRef %s: no ReferenceGrant in namespace %s allows it", n, n.Namespace)
 	}
 	if s := u.secret.Get(c, n); s.Invalid != "" {

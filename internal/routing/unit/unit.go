@@ -3,10 +3,10 @@
 // the pure packages beside it decide, and hands the outcome to the units that depend on
 // it. It knows nothing of where objects come from or what becomes of the outcome.
 //
-//	class ─► gateway ─► parent ─► route ─► host ─► table ─► star, hostScope ─► world
-//	            │         │         └─► cluster ────────────────────────────► world
-//	            │         │               └─► trust ────────────────────────► world
-//	          owner    listener ─► bound, secret, runtime ──────────────────► world
+//	class ─► gateway ─► parent ─► offer ─► route ─► host ─► table ─► star, hostScope ─► world
+//	  set ─────┘│         │                  └─► cluster ────────────────────────────► world
+//	            │         │                        └─► trust ────────────────────────► world
+//	          owner    listener ─► bound, secret, runtime ───────────────────────────► world
 //
 // Values enter by Set and Delete; Settle computes, Drain hands out.
 package unit
@@ -58,7 +58,10 @@ type Units struct {
 	slices   sheet.Group[key.Name, string, *discoveryv1.EndpointSlice] // by Service
 	grants   sheet.Group[string, string, *gatewayv1.ReferenceGrant]    // by namespace
 	claims   sheet.Group[claim, key.Name, int64]                       // who wants it, and its age
+	sets     sheet.Group[key.Name, key.Name, *gatewayv1.ListenerSet]   // by the Gateway that they name
 	ports    sheet.Group[key.Port, string, none]                       // its sections
+	patterns sheet.Group[pattern, string, none]                        // the section that has it
+	joined   sheet.Group[key.Name, key.Name, none]                     // by Gateway: its ListenerSets that are accepted
 	gateways sheet.Group[string, key.Name, scope.Scope]                // served, by namespace; "": all
 	scopes   sheet.Group[scope.Scope, key.Name, none]                  // its Gateways
 	secrets  sheet.Group[key.Placed[key.Name], string, none]           // the tables that use it
@@ -74,8 +77,10 @@ type Units struct {
 	effective *sheet.Formula[string, effective]
 	class     *sheet.Formula[key.Name, class]
 	gateway   *sheet.Formula[key.Name, ownGateway]
+	set       *sheet.Formula[key.Name, key.Name]
 	owner     *sheet.Formula[claim, key.Name]
 	parent    *sheet.Formula[key.Name, parent]
+	offer     *sheet.Formula[key.Parent, offer]
 	secret    *sheet.Formula[key.Name, certificate.Certificate]
 	clients   *sheet.Formula[key.Port, clients]
 	listener  *sheet.Formula[key.Port, listener]
@@ -123,9 +128,11 @@ func (u *Units) makeFormulas() {
 	grant := sheet.NewFormula(s, u.computeGrant)
 	u.effective = sheet.NewFormula(s, u.computeEffective)
 	u.class = sheet.NewFormula(s, u.computeClass)
+	u.set = sheet.NewFormula(s, u.computeSet)
 	u.gateway = sheet.NewFormula(s, u.computeGateway)
 	u.owner = sheet.NewFormula(s, u.computeOwner)
 	u.parent = sheet.NewFormula(s, u.computeParent)
+	u.offer = sheet.NewFormula(s, u.computeOffer)
 	u.secret = sheet.NewFormula(s, u.computeSecret)
 	u.bundle = sheet.NewFormula(s, u.computeBundle)
 	u.clients = sheet.NewFormula(s, u.computeClients)
@@ -149,11 +156,13 @@ func (u *Units) makeFormulas() {
 	u.secrets.Want(sheet.NewFormula(s, u.shipSecret))
 	u.trusts.Want(sheet.NewFormula(s, u.shipTrust))
 
+	reportSet := sheet.NewFormula(s, u.reportSet) // before Gateways, which count them
 	u.roots = map[object.Kind][]root{
 		object.EndpointSlice:    {slice},
 		object.ReferenceGrant:   {grant},
 		object.GatewayClass:     {sheet.NewFormula(s, u.reportClass)},
 		object.Gateway:          {u.parent, sheet.NewFormula(s, u.reportGateway)},
+		object.ListenerSet:      {u.set, reportSet},
 		object.HTTPRoute:        {u.route, sheet.NewFormula(s, u.reportRoute)},
 		object.BackendTLSPolicy: {u.policy, sheet.NewFormula(s, u.reportPolicy)},
 		object.MeshConfig:       {sheet.NewFormula(s, u.reportMeshConfig)},

@@ -33,6 +33,7 @@ func kinds() []kind {
 		{object.EndpointSlice, discoveryv1.GroupName, func() object.Object { return &discoveryv1.EndpointSlice{} }, admitEndpointSlice},
 		{object.GatewayClass, gateway, func() object.Object { return &gatewayv1.GatewayClass{} }, nil},
 		{object.Gateway, gateway, func() object.Object { return &gatewayv1.Gateway{} }, nil},
+		{object.ListenerSet, gateway, func() object.Object { return &gatewayv1.ListenerSet{} }, nil},
 		{object.HTTPRoute, gateway, func() object.Object { return &gatewayv1.HTTPRoute{} }, nil},
 		{object.ReferenceGrant, gateway, func() object.Object { return &gatewayv1.ReferenceGrant{} }, nil},
 		{object.BackendTLSPolicy, gateway, func() object.Object { return &gatewayv1.BackendTLSPolicy{} }, nil},

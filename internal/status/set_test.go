@@ -1,0 +1,49 @@
+package status_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"aether.io/aether/internal/object"
+	"aether.io/aether/internal/routing"
+	"aether.io/aether/internal/scope"
+	"aether.io/aether/internal/status"
+)
+
+func TestAListenerSetIsProgrammedWhenItsOwnListenersAreLive(t *testing.T) {
+	play(t, func(t *testing.T, e *edge, engine *status.Engine) {
+		s := routing.Status{
+			Key: object.Key{Kind: object.ListenerSet, Namespace: "default", Name: "set"}, Generation: 1,
+			Value: &gatewayv1.ListenerSetStatus{
+				Conditions: []metav1.Condition{{Type: "Accepted", Status: metav1.ConditionTrue, Reason: "Accepted", ObservedGeneration: 1}},
+				Listeners:  []gatewayv1.ListenerEntryStatus{{Name: "a"}, {Name: "rejected"}},
+			},
+			Live: []routing.Requirement{{Scope: scope.SharedPool(), Section: "a", Port: 80}},
+		}
+		e.set(waiting)
+		engine.Update([]routing.Status{s})
+		time.Sleep(time.Minute) // of the bubble's clock
+		synctest.Wait()
+		read := func() (own, listener metav1.Condition, others int) {
+			v := e.last(t).Status.(*gatewayv1.ListenerSetStatus)
+			return programmed(t, v.Conditions), programmed(t, v.Listeners[0].Conditions), len(v.Listeners[1].Conditions)
+		}
+		if own, listener, _ := read(); own.Status != metav1.ConditionFalse || listener.Status != metav1.ConditionFalse {
+			t.Errorf("while a proxy is behind: %v, %v", own, listener)
+		}
+		e.set(live)
+		engine.Pulse()
+		synctest.Wait()
+		own, listener, others := read()
+		if own.Status != metav1.ConditionTrue || own.ObservedGeneration != 1 || listener.Status != metav1.ConditionTrue || others != 0 {
+			t.Errorf("when all are live: %v, %v, %d of one that is not served", own, listener, others)
+		}
+		if own.LastTransitionTime.IsZero() || listener.LastTransitionTime.IsZero() {
+			t.Error("a condition has no transition time")
+		}
+	})
+}
