@@ -9,11 +9,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 )
 
 // ErrInUse says that another instance runs on the directory.
 var ErrInUse = errors.New("another instance runs on this state directory")
+
+// ErrExposed says that others than this user could change what is in the directory.
+var ErrExposed = errors.New("others may write to it, or it belongs to somebody else")
 
 // maxSocketPath is what fits in a sockaddr_un, without its final zero.
 const maxSocketPath = 107
@@ -75,11 +79,15 @@ func (d Dir) sockets() string {
 }
 
 // Open makes the directory and takes it for this process until release is called. Its
-// error is ErrInUse if another process has it.
+// error is ErrInUse if another process has it, and ErrExposed if somebody else could put
+// a token, a CA or a link of theirs into it.
 func (d Dir) Open() (release func(), err error) {
 	for _, sub := range []string{"", "pids", "logs", "trust-bundle", "discovery-token", "envoy"} {
 		if err := os.MkdirAll(filepath.Join(d.root, sub), 0o700); err != nil {
 			return nil, fmt.Errorf("state directory: %w", err)
+		}
+		if !private(filepath.Join(d.root, sub)) {
+			return nil, fmt.Errorf("state directory %s: %w", filepath.Join(d.root, sub), ErrExposed)
 		}
 	}
 	lock, err := os.OpenFile(filepath.Join(d.root, "lock"), os.O_CREATE|os.O_RDWR|syscall.O_CLOEXEC, 0o600)
@@ -98,9 +106,22 @@ func (d Dir) Open() (release func(), err error) {
 	return func() { clean(); _ = lock.Close() }, nil
 }
 
+// private reports whether path is a directory that is this user's, and that nobody else may write to.
+func private(path string) bool {
+	info, err := os.Stat(path)
+	if err != nil {
+		return false
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	return ok && info.IsDir() && int64(owner.Uid) == int64(os.Geteuid()) && info.Mode().Perm()&0o022 == 0
+}
+
+// shortPrefix begins the names of the sockets' directories that are made elsewhere.
+const shortPrefix = "aether-run-"
+
 // makeRun makes the sockets' directory anew: what an earlier instance left is dead.
 func (d Dir) makeRun() (clean func(), err error) {
-	if target, err := os.Readlink(d.run()); err == nil {
+	if target, err := os.Readlink(d.run()); err == nil && ours(target) {
 		_ = os.RemoveAll(target)
 	}
 	if err := os.RemoveAll(d.run()); err != nil {
@@ -109,9 +130,20 @@ func (d Dir) makeRun() (clean func(), err error) {
 	if len(d.ControllerSocket()) <= maxSocketPath {
 		return func() { _ = os.RemoveAll(d.run()) }, os.Mkdir(d.run(), 0o700)
 	}
-	short, err := os.MkdirTemp("", "aether-")
+	base := os.TempDir()
+	if len(filepath.Join(base, shortPrefix+"4294967295", filepath.Base(d.ControllerSocket()))) > maxSocketPath {
+		base = "/tmp"
+	}
+	short, err := os.MkdirTemp(base, shortPrefix)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("directory for sockets: %w", err)
 	}
 	return func() { _ = os.RemoveAll(short); _ = os.Remove(d.run()) }, os.Symlink(short, d.run())
+}
+
+// ours reports whether a directory elsewhere is one that makeRun made: wherever else the
+// link leads, what is there is none of our business.
+func ours(target string) bool {
+	info, err := os.Lstat(target)
+	return err == nil && info.IsDir() && strings.HasPrefix(filepath.Base(target), shortPrefix) && private(target)
 }

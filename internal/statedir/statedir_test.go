@@ -25,7 +25,7 @@ func open(t *testing.T, path string) (statedir.Dir, func()) {
 }
 
 func TestOneInstanceHasTheDirectory(t *testing.T) {
-	path := t.TempDir()
+	path := filepath.Join(t.TempDir(), "d")
 	d, release := open(t, path)
 	if _, err := d.Open(); !errors.Is(err, statedir.ErrInUse) {
 		t.Fatalf("second Open: %v, want ErrInUse", err)
@@ -78,4 +78,60 @@ func TestTwoManifestDirectoriesOfOneNameAreToldApart(t *testing.T) {
 	if a.Root() == b.Root() || !strings.HasPrefix(filepath.Base(a.Root()), "app-") {
 		t.Fatalf("%s and %s", a.Root(), b.Root())
 	}
+}
+
+func TestADirectoryThatOthersMayWriteToIsRefused(t *testing.T) {
+	for name, sub := range map[string]string{"the directory itself": "", "what holds the token": "discovery-token"} {
+		t.Run(name, func(t *testing.T) {
+			root := filepath.Join(t.TempDir(), "d")
+			exposed := filepath.Join(root, sub)
+			if err := os.MkdirAll(exposed, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Chmod(exposed, 0o777); err != nil {
+				t.Fatal(err)
+			}
+			d, err := statedir.Of(root)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := d.Open(); !errors.Is(err, statedir.ErrExposed) {
+				t.Fatalf("Open: %v, want ErrExposed", err)
+			}
+		})
+	}
+}
+
+func TestWhereALinkThatIsNotOursLeadsNothingIsRemoved(t *testing.T) {
+	root, elsewhere := filepath.Join(t.TempDir(), "d"), t.TempDir()
+	precious := filepath.Join(elsewhere, "precious")
+	if err := os.WriteFile(precious, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(root, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(elsewhere, filepath.Join(root, "run")); err != nil {
+		t.Fatal(err)
+	}
+	_, release := open(t, root)
+	release()
+	if _, err := os.Stat(precious); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSocketsFitWhereverTemporaryFilesAre(t *testing.T) {
+	temp := filepath.Join(t.TempDir(), strings.Repeat("long-", 30))
+	if err := os.MkdirAll(temp, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TMPDIR", temp)
+	d, release := open(t, filepath.Join(temp, "d"))
+	defer release()
+	l, err := net.Listen("unix", d.ControllerSocket())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = l.Close()
 }
