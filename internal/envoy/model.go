@@ -87,14 +87,20 @@ type VirtualHost struct {
 // Route is one match of one rule; what is in it is documented in its own package.
 type Route = route.Route
 
-// The parts of a Route.
-type (
-	PathMatch       = route.PathMatch
-	PathKind        = route.PathKind
-	HeaderMatch     = route.HeaderMatch
-	QueryMatch      = route.QueryMatch
-	WeightedBackend = route.Backend
-)
+// PathMatch says which paths match.
+type PathMatch = route.PathMatch
+
+// PathKind is how a path is compared.
+type PathKind = route.PathKind
+
+// HeaderMatch is one header condition.
+type HeaderMatch = route.HeaderMatch
+
+// QueryMatch is one query parameter condition.
+type QueryMatch = route.QueryMatch
+
+// WeightedBackend is one share of a route's requests.
+type WeightedBackend = route.Backend
 
 // The ways to compare a path.
 const (
