@@ -38,7 +38,7 @@ type DirectoryConfig struct {
 // an API server does: an object is as old as this state directory knows it, and its
 // generation counts the changes of all but its metadata.
 type Directory struct {
-	dir, journal, copies, position string
+	dir, state, journal, copies, position string
 
 	decoder *manifest.Decoder
 	log     *slog.Logger
@@ -78,6 +78,7 @@ func NewDirectory(cfg DirectoryConfig) (*Directory, error) {
 	}
 	return &Directory{
 		dir:      dir,
+		state:    state,
 		journal:  filepath.Join(state, "source", "objects.jsonl"),
 		position: filepath.Join(state, "source", "position.json"),
 		copies:   filepath.Join(state, "last-good"),
@@ -158,7 +159,8 @@ func (d *Directory) open() (*following, error) {
 		d.log.Warn("some of what was remembered of objects is lost", logkey.File, d.journal, logkey.Count, bad)
 		lines = math.MaxInt32 // makes the keeper write it anew
 	}
-	t, err := tree.Open(tree.Config{Root: d.dir})
+	// A link to what the state is in must not make what is remembered be read as manifests.
+	t, err := tree.Open(tree.Config{Root: d.dir, Except: d.state})
 	if err != nil {
 		return nil, err
 	}

@@ -596,6 +596,24 @@ func TestNewDirectoryRefusesAStateAmongTheManifests(t *testing.T) {
 	}
 }
 
+// What is remembered would else be read as manifests, and remembered in turn, without end.
+func TestALinkToTheStateDoesNotMakeItManifests(t *testing.T) {
+	r := newRig(t)
+	r.write("a.yaml", configMap("a", "1"))
+	r.must(os.Symlink("..", r.path("up")))
+	r.start()
+	r.write("b.yaml", configMap("b", "1"))
+	r.wantValue("b", "1")
+	r.restart()
+	r.wantValue("b", "1")
+	r.problems()
+	for _, f := range r.last.Files {
+		if strings.HasPrefix(f, "up/state/") {
+			t.Errorf("%s was read", f)
+		}
+	}
+}
+
 func TestTheSinksErrorEndsRun(t *testing.T) {
 	r := newRig(t)
 	v, err := crds()

@@ -74,6 +74,9 @@ func New(c Config) (*Instance, error) {
 		return nil, fmt.Errorf("manifest directory: %w", err)
 	}
 	c.Dir = abs
+	if err := c.State.Apart(c.Dir); err != nil {
+		return nil, err
+	}
 	const beside = "; it belongs beside aetherctl, where \"make build\" puts it"
 	for _, p := range []struct{ name, path, hint string }{
 		{"envoy", c.Envoy, ""}, {"aether-controller", c.Controller, beside}, {"aether-proxy", c.Proxy, beside},

@@ -106,6 +106,31 @@ func (d Dir) Open() (release func(), err error) {
 	return func() { clean(); _ = lock.Close() }, nil
 }
 
+// Apart says whether the manifests in dir and the state can be told apart: state below
+// dir would be read as manifests, unless what it is in is hidden.
+func (d Dir) Apart(dir string) error {
+	inside, err := filepath.Rel(resolve(dir), resolve(d.root))
+	if err != nil {
+		return fmt.Errorf("state directory: %w", err)
+	}
+	if inside == "." || (!strings.HasPrefix(inside, ".") && !strings.Contains(inside, string(filepath.Separator)+".")) {
+		return fmt.Errorf("state directory %s is among the manifests in %s; name another with --state-dir", d.root, dir)
+	}
+	return nil
+}
+
+// resolve follows the links in path as far as it exists.
+func resolve(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	up := filepath.Dir(path)
+	if up == path {
+		return path
+	}
+	return filepath.Join(resolve(up), filepath.Base(path))
+}
+
 // private reports whether path is a directory that is this user's, and that nobody else may write to.
 func private(path string) bool {
 	info, err := os.Stat(path)

@@ -135,3 +135,26 @@ func TestSocketsFitWhereverTemporaryFilesAre(t *testing.T) {
 	}
 	_ = l.Close()
 }
+
+func TestStateAmongTheManifestsIsRefused(t *testing.T) {
+	base := t.TempDir()
+	manifests := filepath.Join(base, "m")
+	if err := os.Mkdir(manifests, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(manifests, filepath.Join(base, "link")); err != nil {
+		t.Fatal(err)
+	}
+	for path, apart := range map[string]bool{
+		"m": false, "m/state": false, "m/a/state": false, "link/state": false, "link": false,
+		"m/.aether": true, "m/a/.b/state": true, "state": true, "m-state": true, ".": true,
+	} {
+		d, err := statedir.Of(filepath.Join(base, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Apart(manifests); (err == nil) != apart {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}

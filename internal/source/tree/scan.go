@@ -103,7 +103,8 @@ func (d *dir) forget(name string) {
 	delete(d.links, name)
 }
 
-// circular reports whether p leads back to a folder that it is in.
+// circular reports whether p leads back to a folder that it is in, or to the one that
+// is not read.
 func (t *Tree) circular(p string) bool {
 	if p == "" {
 		return false
@@ -111,6 +112,9 @@ func (t *Tree) circular(p string) bool {
 	real, err := filepath.EvalSymlinks(t.abs(p))
 	if err != nil {
 		return false
+	}
+	if real == t.except {
+		return true
 	}
 	for up := p; up != ""; {
 		up = parent(up)

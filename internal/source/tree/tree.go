@@ -38,6 +38,7 @@ const maxDepth = 32
 // Config says what to follow.
 type Config struct {
 	Root   string           // the directory
+	Except string           // a folder that is not read, whichever way leads to it; "": none
 	Settle time.Duration    // 0: Settle
 	Now    func() time.Time // nil: time.Now
 }
@@ -45,6 +46,7 @@ type Config struct {
 // Tree follows one directory. All methods but Wake belong to one goroutine.
 type Tree struct {
 	root   string
+	except string // its real path
 	settle time.Duration
 	now    func() time.Time
 	notes  *notifier
@@ -118,6 +120,11 @@ func Open(cfg Config) (*Tree, error) {
 		root: root, settle: cfg.Settle, now: cfg.Now, rescan: true,
 		dirs: map[string]*dir{}, watch: map[int]*watch{}, linked: map[string]string{},
 		faults: map[string]error{}, look: map[string]bool{}, fading: map[string]bool{}, waiting: map[string]time.Time{},
+	}
+	if cfg.Except != "" {
+		if t.except, err = filepath.EvalSymlinks(cfg.Except); err != nil {
+			return nil, err
+		}
 	}
 	if t.settle == 0 {
 		t.settle = Settle
