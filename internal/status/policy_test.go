@@ -29,7 +29,7 @@ func TestEachAncestorOfAPolicyKeepsItsTransitionTime(t *testing.T) {
 		write := func(s routing.Status) map[string]time.Time {
 			t.Helper()
 			untouched := s.Value.(*gatewayv1.PolicyStatus).DeepCopy()
-			time.Sleep(time.Minute) // of the bubble's clock
+			pass(time.Minute)
 			engine.Update([]routing.Status{s})
 			lull()
 			for i, a := range s.Value.(*gatewayv1.PolicyStatus).Ancestors {

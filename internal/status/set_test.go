@@ -2,7 +2,6 @@ package status_test
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,8 +25,8 @@ func TestAListenerSetIsProgrammedWhenItsOwnListenersAreLive(t *testing.T) {
 		}
 		e.set(waiting)
 		engine.Update([]routing.Status{s})
-		time.Sleep(time.Minute) // of the bubble's clock
-		synctest.Wait()
+		pass(time.Minute)
+		lull()
 		read := func() (own, listener metav1.Condition, others int) {
 			v := e.last(t).Status.(*gatewayv1.ListenerSetStatus)
 			return programmed(t, v.Conditions), programmed(t, v.Listeners[0].Conditions), len(v.Listeners[1].Conditions)
@@ -37,7 +36,7 @@ func TestAListenerSetIsProgrammedWhenItsOwnListenersAreLive(t *testing.T) {
 		}
 		e.set(live)
 		engine.Pulse()
-		synctest.Wait()
+		lull()
 		own, listener, others := read()
 		if own.Status != metav1.ConditionTrue || own.ObservedGeneration != 1 || listener.Status != metav1.ConditionTrue || others != 0 {
 			t.Errorf("when all are live: %v, %v, %d of one that is not served", own, listener, others)

@@ -142,6 +142,9 @@ func lull() {
 	synctest.Wait()
 }
 
+// pass lets the bubble's time go by.
+func pass(d time.Duration) { time.Sleep(d) }
+
 func TestWhatIsLiveIsWrittenOnceAndThenLeftAlone(t *testing.T) {
 	play(t, func(t *testing.T, e *edge, en *status.Engine) {
 		en.Update([]routing.Status{routeStatus(1)})
