@@ -23,6 +23,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"strconv"
@@ -72,7 +73,10 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 		config = config.Clone()
 		config.NextProtos = []string{"h2", "http/1.1"}
 	}
-	s.srv = &http.Server{Handler: s, ReadHeaderTimeout: time.Minute, Protocols: &http.Protocols{}, TLSConfig: config}
+	s.srv = &http.Server{
+		Handler: s, ReadHeaderTimeout: time.Minute, Protocols: &http.Protocols{}, TLSConfig: config,
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo), // that a client gives up is its own affair
+	}
 	s.srv.Protocols.SetHTTP1(true)
 	s.srv.Protocols.SetHTTP2(true)
 	s.srv.Protocols.SetUnencryptedHTTP2(true)
