@@ -17,7 +17,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -352,6 +351,3 @@ func (m *mode) accessLogSize() int64 {
 	}
 	return info.Size()
 }
-
-// patience bounds every wait.
-const patience = 20 * time.Second

@@ -3,7 +3,6 @@
 package features_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -39,12 +38,11 @@ spec: {gatewayClassName: coxswain, listeners: [{name: http, protocol: HTTP, port
 
 // mode is an instance that cuts routes into scopes in one way.
 type mode struct {
-	scopes  string
-	offset  int
-	in      *instance.Instance
-	client  *inspect.Client
-	changes chan changelog.Entry
-	serial  int
+	scopes string
+	offset int
+	in     *instance.Instance
+	client *inspect.Client
+	serial int
 }
 
 func startMode(t *testing.T, scopes string) *mode {
@@ -54,7 +52,7 @@ func startMode(t *testing.T, scopes string) *mode {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	m := &mode{scopes: scopes, changes: make(chan changelog.Entry, 1000)}
+	m := &mode{scopes: scopes}
 	if err := os.WriteFile(filepath.Join(dir, file), []byte(first), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -70,12 +68,7 @@ func startMode(t *testing.T, scopes string) *mode {
 		t.Fatal(err)
 	}
 	m.client = inspect.NewClient(m.in.State.ControllerSocket())
-	ctx, cancel := context.WithCancel(context.Background()) // outlives the test's own, which ends before its clean-up
-	done := make(chan struct{})
-	go func() { defer close(done); m.follow(ctx) }()
 	t.Cleanup(func() {
-		cancel()
-		<-done
 		m.client.Close()
 		if err := m.in.Stop(); err != nil && !t.Failed() {
 			t.Error(err)
@@ -84,48 +77,20 @@ func startMode(t *testing.T, scopes string) *mode {
 	return m
 }
 
-// follow hands on what the controller reports of changes.
-func (m *mode) follow(ctx context.Context) {
-	_ = m.client.Follow(ctx, 0, func(e inspect.Event) { // ends with ctx
-		var c changelog.Entry
-		if e.Kind == "change" && json.Unmarshal(e.Detail, &c) == nil {
-			select {
-			case m.changes <- c:
-			case <-ctx.Done():
-			}
-		}
-	})
-}
-
 func (m *mode) next() int { m.serial++; return m.serial }
 
 // apply replaces all manifests and waits until the controller says that every proxy has
 // answered for what came of it.
 func (m *mode) apply(t *testing.T, text string) {
 	t.Helper()
-	for len(m.changes) > 0 {
-		<-m.changes
+	c, err := m.in.Apply(t.Context(), file, text)
+	if err != nil {
+		t.Fatalf("%v; manifests:\n%s\n%s", err, text, m.in.Dump())
 	}
-	if _, err := m.in.Write(file, text); err != nil {
-		t.Fatal(err)
+	if c.State != changelog.Live && c.State != changelog.NoEffect {
+		t.Errorf("the controller reports: %s", c)
 	}
-	limit := time.NewTimer(patience)
-	defer limit.Stop()
-	for {
-		select {
-		case c := <-m.changes:
-			if !slices.Contains(c.Objects, "ConfigMap/default/serial-of-the-test") {
-				continue
-			}
-			if c.State != changelog.Live && c.State != changelog.NoEffect {
-				t.Errorf("the controller reports: %s", c)
-			}
-			m.noProblems(t)
-			return
-		case <-limit.C:
-			t.Fatalf("no report of the change within %s; manifests:\n%s\n%s", patience, text, m.in.Dump())
-		}
-	}
+	m.noProblems(t)
 }
 
 func (m *mode) noProblems(t *testing.T) {
