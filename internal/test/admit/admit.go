@@ -46,26 +46,32 @@ func (s *Server) Object(ctx context.Context, o object.Object) (object.Object, er
 
 // JSON is Object for one that is written as JSON: what no Go type can say can be said so.
 func (s *Server) JSON(ctx context.Context, raw []byte) (object.Object, error) {
-	docs, err := manifest.ParseJSON(raw)
-	if err != nil {
-		return nil, fmt.Errorf("parse: %w", err)
-	}
-	if len(docs) != 1 {
-		return nil, fmt.Errorf("parse: %d objects, want 1", len(docs))
-	}
-	findings := docs[0].Findings
-	if docs[0].Key != (object.Key{}) {
-		admitted := s.decoder.Decode(ctx, &docs[0], nil)
-		if admitted.Object != nil {
-			return admitted.Object, nil
-		}
-		findings = admitted.Findings
+	o, findings, err := s.Find(ctx, raw)
+	if err != nil || o != nil {
+		return o, err
 	}
 	var why []string
 	for _, f := range findings {
 		why = append(why, f.Path+": "+f.Message)
 	}
 	return nil, fmt.Errorf("refused: %s", strings.Join(why, "; "))
+}
+
+// Find is JSON that tells what is wrong field by field: the object is nil then. The error
+// is of the syntax.
+func (s *Server) Find(ctx context.Context, raw []byte) (object.Object, []manifest.Finding, error) {
+	docs, err := manifest.ParseJSON(raw)
+	if err != nil {
+		return nil, nil, fmt.Errorf("parse: %w", err)
+	}
+	if len(docs) != 1 {
+		return nil, nil, fmt.Errorf("parse: %d objects, want 1", len(docs))
+	}
+	if docs[0].Key == (object.Key{}) {
+		return nil, docs[0].Findings, nil
+	}
+	admitted := s.decoder.Decode(ctx, &docs[0], nil)
+	return admitted.Object, admitted.Findings, nil
 }
 
 // Key is the key of an object that was admitted.

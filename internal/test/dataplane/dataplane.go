@@ -102,6 +102,24 @@ func (p *Plane) Apply(ctx context.Context, d resource.Delta) (resource.Outcome, 
 	return p.update(ctx, resource.Update{Version: p.set.Version(), Changed: d.Changed, Removed: d.Removed})
 }
 
+// Replace makes these resources, sorted by name, all that Envoy runs.
+func (p *Plane) Replace(ctx context.Context, all []*resource.Resource) (resource.Outcome, error) {
+	var d resource.Delta
+	want := map[resource.Name]bool{}
+	for _, r := range all {
+		want[r.Name] = true
+		if old := p.held[r.Name]; old == nil || old.Hash != r.Hash {
+			d.Changed = append(d.Changed, r)
+		}
+	}
+	for _, r := range p.Held() {
+		if !want[r.Name] {
+			d.Removed = append(d.Removed, r.Name)
+		}
+	}
+	return p.Apply(ctx, d)
+}
+
 func (p *Plane) forget(n resource.Name) {
 	if old := p.held[n]; old != nil {
 		p.set.Remove(n, old.Hash)
