@@ -227,8 +227,16 @@ func TestHeadersWithUnderscoresDoNotReachBackends(t *testing.T) {
 func TestPlainListenersSpeakEveryVersion(t *testing.T) {
 	r := newRig(t)
 	port := everything(t, r, envoy.Listener{}, envoy.Chain{})
-	if statuses := exchange(t, port, "GET / HTTP/1.0\r\nHost: a.example\r\n\r\n"); len(statuses) != 1 || statuses[0] != 200 {
-		t.Errorf("HTTP/1.0: %v", statuses)
+	for raw, want := range map[string]int{
+		"GET / HTTP/1.0\r\nHost: a.example\r\n\r\n": 200,
+		"GET / HTTP/1.0\r\n\r\n":                    400,
+		"GET / HTTP/1.1\r\nHost: a.example\r\n" + strings.Repeat("X-A: a\r\n", 200) + "\r\n":                         431,
+		"GET / HTTP/1.1\r\nHost: a.example\r\nX-A: " + strings.Repeat("a", 70<<10) + "\r\n\r\n":                      431,
+		"GET / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\nX-A: " + strings.Repeat("a", 40<<10) + "\r\n\r\n": 200,
+	} {
+		if statuses := exchange(t, port, raw); len(statuses) != 1 || statuses[0] != want {
+			t.Errorf("%.60q: %v, want %d", raw, statuses, want)
+		}
 	}
 	h2c := &http.Client{Transport: &http.Transport{Protocols: new(http.Protocols), TLSClientConfig: &tls.Config{}}}
 	h2c.Transport.(*http.Transport).Protocols.SetUnencryptedHTTP2(true)

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	"sigs.k8s.io/gateway-api/pkg/consts"
 	"sigs.k8s.io/gateway-api/pkg/features"
 
 	"aether.io/aether/internal/routing/condition"
@@ -24,6 +25,7 @@ func SupportedFeatures() []gatewayv1.SupportedFeature {
 		features.SupportGatewayFrontendClientCertificateValidationInsecureFallback,
 		features.SupportGatewayHTTPListenerIsolation,
 		features.SupportGatewayHTTPSListenerDetectMisdirectedRequests,
+		features.SupportGatewayPort8080,
 		features.SupportHTTPRoute,
 		features.SupportHTTPRoute303RedirectStatusCode,
 		features.SupportHTTPRoute307RedirectStatusCode,
@@ -64,8 +66,10 @@ func GatewayClass(generation int64, invalid string) *gatewayv1.GatewayClassStatu
 	if invalid != "" {
 		accepted = condition.False(kind, gatewayv1.GatewayClassReasonInvalidParameters, invalid)
 	}
+	// The objects were admitted by the definitions of the version that this is built with.
+	supported := condition.True(gatewayv1.GatewayClassConditionStatusSupportedVersion, gatewayv1.GatewayClassReasonSupportedVersion, "Gateway API "+consts.BundleVersion)
 	return &gatewayv1.GatewayClassStatus{
-		Conditions:        condition.Of(generation, accepted),
+		Conditions:        condition.Of(generation, accepted, supported),
 		SupportedFeatures: SupportedFeatures(),
 	}
 }
