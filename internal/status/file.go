@@ -10,8 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"sigs.k8s.io/yaml"
-
 	"aether.io/aether/internal/object"
 )
 
@@ -37,7 +35,7 @@ type file struct {
 func (f *Files) Write(_ context.Context, d Document) error {
 	out := file{Kind: string(d.Key.Kind), Status: d.Status}
 	out.Metadata.Namespace, out.Metadata.Name, out.Metadata.Generation = d.Key.Namespace, d.Key.Name, d.Generation
-	data, err := yaml.Marshal(out)
+	data, err := encode(out)
 	if err != nil {
 		return fmt.Errorf("encode status of %s: %w", d.Key, err)
 	}
