@@ -3,6 +3,8 @@ package status
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -61,6 +63,44 @@ func (f *Files) Remove(_ context.Context, k object.Key) error {
 	return nil
 }
 
+// KeepOnly deletes the files of all other objects. Nothing else may be in the directory.
+func (f *Files) KeepOnly(_ context.Context, keys []object.Key) error {
+	keep := make(map[string]bool, len(keys))
+	for _, k := range keys {
+		keep[f.path(k)] = true
+	}
+	var errs []error
+	var stale []string
+	err := filepath.WalkDir(f.dir, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			errs = append(errs, err)
+		case !d.IsDir() && !keep[path]:
+			stale = append(stale, path)
+		}
+		return nil
+	})
+	for _, path := range stale {
+		errs = append(errs, os.Remove(path))
+	}
+	return errors.Join(append(errs, err)...)
+}
+
 func (f *Files) path(k object.Key) string {
-	return filepath.Join(f.dir, strings.ToLower(string(k.Kind)), k.Namespace, k.Name+".yaml")
+	return filepath.Join(f.dir, strings.ToLower(string(k.Kind)), k.Namespace, fileName(k.Name)+".yaml")
+}
+
+// maxName is how long a file's name may be without its endings, in bytes.
+const maxName = 255 - len(".yaml.new")
+
+// fileName is the object's name, or its beginning and a hash where a file's name cannot
+// be as long as an object's. No object's name has a ~ in it.
+func fileName(name string) string {
+	if len(name) <= maxName {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	hash := "~" + hex.EncodeToString(sum[:8])
+	return name[:maxName-len(hash)] + hash
 }

@@ -36,6 +36,8 @@ type Observer interface {
 type Sink interface {
 	Write(ctx context.Context, d Document) error
 	Remove(ctx context.Context, k object.Key) error
+	// KeepOnly removes what an earlier process left of objects that are no more.
+	KeepOnly(ctx context.Context, keys []object.Key) error
 }
 
 // Document is the status of one object.
@@ -73,15 +75,18 @@ type Engine struct {
 	ports   map[object.Key]bool // statuses that need a bound port
 	held    map[object.Key]string
 	retry   map[object.Key]time.Time // writes that failed, and when they are tried again
+	failing map[object.Key]string    // what was told of them
 	pulsed  bool
 	working bool // the statuses of this round are being written
 	told    bool // there was an Update
+	swept   bool // what an earlier process left was removed
 }
 
 type entry struct {
 	wanted  routing.Status
 	since   time.Time // when wanted last changed
 	late    bool      // there is something to write that patience holds back
+	shown   *Document // as it was observed last; nil: not yet
 	written *Document // nil: never written
 }
 
@@ -109,6 +114,7 @@ func New(c Config) (*Engine, error) {
 		c: c, wake: make(chan struct{}, 1),
 		entries: map[object.Key]*entry{}, dirty: map[object.Key]bool{}, waiting: map[object.Key]bool{},
 		users: map[resource.Name]map[object.Key]bool{}, ports: map[object.Key]bool{}, held: map[object.Key]string{}, retry: map[object.Key]time.Time{},
+		failing: map[object.Key]string{},
 	}, nil
 }
 
@@ -177,14 +183,14 @@ func (e *Engine) Rebound() {
 	e.poke()
 }
 
-// Documents returns what has been written, sorted by key.
+// Documents returns what is known, sorted by key, whether or not it could be written.
 func (e *Engine) Documents() []Document {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var out []Document
 	for _, en := range e.entries {
-		if en.written != nil {
-			out = append(out, *en.written)
+		if en.shown != nil {
+			out = append(out, *en.shown)
 		}
 	}
 	slices.SortFunc(out, func(a, b Document) int { return a.Key.Compare(b.Key) })
@@ -232,6 +238,7 @@ func (e *Engine) Run(ctx context.Context) error {
 
 // round looks at everything that may have changed, and returns when to look again.
 func (e *Engine) round(ctx context.Context) time.Duration {
+	e.sweep(ctx)
 	for _, k := range e.due() {
 		if ctx.Err() != nil {
 			break
@@ -239,6 +246,22 @@ func (e *Engine) round(ctx context.Context) time.Duration {
 		e.settle(ctx, k)
 	}
 	return e.pause()
+}
+
+// sweep removes, once, what an earlier process left of objects that went while none ran:
+// the first Update has every object that there is.
+func (e *Engine) sweep(ctx context.Context) {
+	e.mu.Lock()
+	due := e.told && !e.swept
+	e.swept = e.swept || due
+	keys := slices.SortedFunc(maps.Keys(e.entries), object.Key.Compare)
+	e.mu.Unlock()
+	if !due {
+		return
+	}
+	if err := e.c.Sink.KeepOnly(ctx, keys); err != nil {
+		e.c.Log.Error("remove statuses of objects that are gone", logkey.Error, err)
+	}
 }
 
 // pause is how long there is nothing to do unless something is dirty: until the next
@@ -316,12 +339,16 @@ func (e *Engine) settle(ctx context.Context, k object.Key) {
 	if holdBack || written != nil && same(*written, doc) {
 		return
 	}
+	e.mu.Lock()
+	en.shown = &doc
+	e.mu.Unlock()
 	if err := e.c.Sink.Write(ctx, doc); err != nil {
 		e.failed(k, err)
 		return
 	}
 	e.mu.Lock()
 	en.written = &doc
+	delete(e.failing, k)
 	e.mu.Unlock()
 }
 
@@ -332,6 +359,7 @@ func (e *Engine) remove(ctx context.Context, k object.Key, en *entry) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	delete(e.failing, k)
 	if en.wanted.Value == nil { // it may have come back meanwhile
 		delete(e.entries, k)
 		delete(e.waiting, k)
@@ -339,9 +367,12 @@ func (e *Engine) remove(ctx context.Context, k object.Key, en *entry) {
 }
 
 func (e *Engine) failed(k object.Key, err error) {
-	e.c.Log.Error("write status; will retry", logkey.Object, k.String(), logkey.Error, err, logkey.Wait, e.c.Retry)
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.failing[k] != err.Error() { // the same is told once, not with each try
+		e.failing[k] = err.Error()
+		e.c.Log.Error("write status; will retry", logkey.Object, k.String(), logkey.Error, err, logkey.Wait, e.c.Retry)
+	}
 	e.retry[k] = e.c.Now().Add(e.c.Retry)
 }
 

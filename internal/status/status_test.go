@@ -41,6 +41,7 @@ type edge struct {
 	fail    error
 	written []status.Document
 	removed []object.Key
+	kept    [][]object.Key // by call of KeepOnly
 }
 
 func (e *edge) Verdict(scope.Scope, []resource.Name, uint32) fleet.Verdict {
@@ -61,6 +62,13 @@ func (e *edge) Write(_ context.Context, d status.Document) error {
 
 func (e *edge) Remove(_ context.Context, k object.Key) error {
 	e.removed = append(e.removed, k)
+	return nil
+}
+
+func (e *edge) KeepOnly(_ context.Context, keys []object.Key) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.kept = append(e.kept, keys)
 	return nil
 }
 
@@ -340,5 +348,74 @@ func TestFilesAreReplacedAndRemoved(t *testing.T) {
 	}
 	if _, err := os.Stat(path); !os.IsNotExist(err) {
 		t.Fatalf("the file is left behind (%v)", err)
+	}
+}
+
+// An object's name may be 253 bytes long, a file's name only 255 with its endings.
+func TestEveryNameThatAnObjectMayHaveIsAFile(t *testing.T) {
+	dir := t.TempDir()
+	sink := status.NewFiles(dir)
+	keys := []object.Key{
+		{Kind: object.HTTPRoute, Namespace: "default", Name: strings.Repeat("a", 253)},
+		{Kind: object.HTTPRoute, Namespace: "default", Name: strings.Repeat("a", 252) + "b"},
+		{Kind: object.HTTPRoute, Namespace: "default", Name: strings.Repeat("a", 246)},
+	}
+	for i, k := range keys {
+		if err := sink.Write(t.Context(), status.Document{Key: k, Generation: 1, Status: routeStatus(1).Value}); err != nil {
+			t.Fatal(err)
+		}
+		files, err := os.ReadDir(filepath.Join(dir, "httproute", "default"))
+		if err != nil || len(files) != i+1 {
+			t.Fatalf("%d files (%v), want %d", len(files), err, i+1)
+		}
+	}
+	if err := sink.KeepOnly(t.Context(), keys[:1]); err != nil {
+		t.Fatal(err)
+	}
+	files, err := os.ReadDir(filepath.Join(dir, "httproute", "default"))
+	if err != nil || len(files) != 1 || !strings.HasPrefix(files[0].Name(), "aaa") {
+		t.Fatalf("left are %v (%v), want that of the first", files, err)
+	}
+}
+
+// Where statuses cannot be written they can be asked for all the same.
+func TestAStatusThatCannotBeWrittenIsKnown(t *testing.T) {
+	play(t, func(t *testing.T, e *edge, en *status.Engine) {
+		e.fail = errors.New("no space left on device")
+		en.Update([]routing.Status{routeStatus(1)})
+		lull()
+		if got := en.Documents(); len(got) != 1 || got[0].Key != routeKey {
+			t.Fatalf("known are %v", got)
+		}
+	})
+}
+
+func TestWhatAnEarlierProcessLeftIsSweptAway(t *testing.T) {
+	play(t, func(t *testing.T, e *edge, en *status.Engine) {
+		for generation := range int64(3) {
+			en.Update([]routing.Status{routeStatus(generation)})
+			lull()
+		}
+		if len(e.kept) != 1 || len(e.kept[0]) != 1 || e.kept[0][0] != routeKey {
+			t.Fatalf("swept %v, want once, keeping %s", e.kept, routeKey)
+		}
+	})
+	dir := t.TempDir()
+	sink := status.NewFiles(dir)
+	gone := object.Key{Kind: object.HTTPRoute, Namespace: "default", Name: "gone"}
+	for _, k := range []object.Key{routeKey, gone} {
+		if err := sink.Write(t.Context(), status.Document{Key: k, Generation: 1, Status: routeStatus(1).Value}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := status.NewFiles(dir).KeepOnly(t.Context(), []object.Key{routeKey}); err != nil {
+		t.Fatal(err)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "*", "*", "*"))
+	if err != nil || len(left) != 1 || filepath.Base(left[0]) != "web.yaml" {
+		t.Fatalf("left are %v (%v)", left, err)
+	}
+	if err := status.NewFiles(filepath.Join(dir, "none")).KeepOnly(t.Context(), nil); err != nil {
+		t.Fatalf("of a directory that is not there: %v", err)
 	}
 }
