@@ -206,7 +206,7 @@ func printToLookAt(w io.Writer, docs []inspect.StatusDocument, problems []proble
 	}
 	fmt.Fprintf(w, "\n%d to look at:\n", len(list))
 	for _, l := range list {
-		fmt.Fprintf(w, "  %s\n", l)
+		fmt.Fprintf(w, "  %s\n", standalone.OneLine(l))
 	}
 }
 

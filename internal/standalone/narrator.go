@@ -111,10 +111,10 @@ func (n *narrator) print(l line) {
 		return
 	}
 	if n.ready {
-		fmt.Fprintf(n.c.Out, "%s  %s\n", l.At.Local().Format("15:04:05.000"), l.Message)
+		fmt.Fprintf(n.c.Out, "%s  %s\n", l.At.Local().Format("15:04:05.000"), OneLine(l.Message))
 		return
 	}
-	fmt.Fprintf(n.c.Out, "%7.3fs  %s\n", l.At.Sub(n.began).Seconds(), l.Message)
+	fmt.Fprintf(n.c.Out, "%7.3fs  %s\n", l.At.Sub(n.began).Seconds(), OneLine(l.Message))
 }
 
 // lastWords tells what a process that ended by itself said last, which is often why. What

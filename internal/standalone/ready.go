@@ -43,10 +43,25 @@ func (n *narrator) awaitReady(ctx context.Context) error {
 	}
 	n.ready = true
 	n.mu.Unlock()
-	if err := os.WriteFile(n.c.State.Ready(), []byte(now.UTC().Format(time.RFC3339Nano)+"\n"), 0o600); err != nil {
-		return err
-	}
+	ctx, cancel := context.WithCancel(ctx)
+	marked := make(chan struct{})
+	go func() { defer close(marked); n.mark(ctx, now) }()
+	defer func() { cancel(); <-marked }()
 	return n.watch(ctx, controller)
+}
+
+// mark makes the file that says ready. A disk that is full is no reason to stop serving:
+// it is told, and tried again.
+func (n *narrator) mark(ctx context.Context, at time.Time) {
+	path, text, told := n.c.State.Ready(), []byte(at.UTC().Format(time.RFC3339Nano)+"\n"), false
+	_ = poll(ctx, func() bool { // a wait that ended early has nothing more to say
+		err := os.WriteFile(path, text, 0o600)
+		if err != nil && !told {
+			told = true
+			n.say("ready", "! the file that says so cannot be written, will retry: %v", err)
+		}
+		return err == nil
+	})
 }
 
 // awaitProxy waits until the proxy is configured. A wait that is long is explained.
