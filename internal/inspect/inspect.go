@@ -50,6 +50,10 @@ func Handler(log *slog.Logger, j *journal.Journal, pages map[string]Page, raw ma
 	return mux
 }
 
+// lull is how long an event waits for company before it is told: those who watch can wait
+// longer than what they watch.
+const lull = 20 * time.Millisecond
+
 func follow(w http.ResponseWriter, r *http.Request, j *journal.Journal) {
 	since, err := strconv.ParseUint(cmpOr(r.URL.Query().Get("since"), "0"), 10, 64)
 	if err != nil {
@@ -61,11 +65,15 @@ func follow(w http.ResponseWriter, r *http.Request, j *journal.Journal) {
 	_ = flush.Flush()
 	// Exits: the client has gone, or the server closes.
 	for {
-		events, err := j.Wait(r.Context(), since)
-		if err != nil {
+		if _, err := j.Wait(r.Context(), since); err != nil {
 			return
 		}
-		for _, e := range events {
+		select {
+		case <-r.Context().Done():
+			return
+		case <-time.After(lull):
+		}
+		for _, e := range j.Since(since) {
 			if enc.Encode(e) != nil {
 				return
 			}

@@ -19,7 +19,7 @@ import (
 
 // lull is how long a Keeper leaves the disk alone after it was told of something: what
 // is made of the change comes first.
-const lull = 50 * time.Millisecond
+const lull = 20 * time.Millisecond
 
 // Keeper writes to the state directory what must outlive the process: records of objects
 // and the last good copies of files. It does so in a goroutine of its own, so that no
