@@ -111,6 +111,8 @@ func (m *memory) Write(_ context.Context, d status.Document) error {
 	return nil
 }
 
+func (m *memory) KeepOnly(context.Context, []object.Key) error { return nil }
+
 func (m *memory) Remove(_ context.Context, k object.Key) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
