@@ -40,6 +40,7 @@ const (
 	// whether the other side is there. Servers must permit it.
 	KeepaliveTime    = 30 * time.Second
 	keepaliveTimeout = 10 * time.Second
+	alertWait        = 200 * time.Millisecond // for the alert of a peer that has closed the connection
 	// maxReceive bounds one message from the controller: chunks are at most 1 MiB,
 	// and what wraps them is small.
 	maxReceive = 4 << 20
@@ -177,6 +178,17 @@ func (c *watchedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if err != nil && isAlert(err) {
 		c.why.set(classify(err, ErrRefused))
+	}
+	return n, err
+}
+
+// Write looks, where it fails, for an alert that has arrived: a refused client may find
+// the connection closed under its first words before it has read why.
+func (c *watchedConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	if err != nil {
+		_ = c.SetReadDeadline(time.Now().Add(alertWait)) // a dead connection's reads end by themselves
+		_, _ = c.Read(make([]byte, 1))                   // what it says is for the cause
 	}
 	return n, err
 }
