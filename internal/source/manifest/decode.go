@@ -71,6 +71,7 @@ type reading struct {
 	kind    kind
 	doc     *Document
 	decoder *Decoder
+	usual   bool // the metadata are names, labels and annotations
 }
 
 func (r *reading) add(s Severity, path, message string) {
@@ -106,7 +107,10 @@ func (r *reading) metadata() *metav1.ObjectMeta {
 		delete(fields, server)
 	}
 	meta := &metav1.ObjectMeta{}
-	r.into(fields, meta, Warning, "metadata")
+	if r.usual = usual(fields, meta); !r.usual {
+		*meta = metav1.ObjectMeta{}
+		r.into(fields, meta, Warning, "metadata")
+	}
 	meta.Name, meta.Namespace = r.doc.Key.Name, r.doc.Key.Namespace
 	name := apivalidation.NameIsDNSSubdomain
 	switch r.kind.name { //nolint:exhaustive // the rest are subdomains
@@ -117,6 +121,34 @@ func (r *reading) metadata() *metav1.ObjectMeta {
 	}
 	r.addErrors(apivalidation.ValidateObjectMeta(meta, r.kind.name.Namespaced(), name, field.NewPath("metadata")))
 	return meta
+}
+
+// usual sets what fields say, without a decoder for all that they could say; false if
+// they say more than names, labels and annotations.
+func usual(fields map[string]any, meta *metav1.ObjectMeta) bool {
+	for name, v := range fields {
+		switch name {
+		case "name", "namespace": // checked when the document was identified
+		case "labels", "annotations":
+			given, ok := v.(map[string]any)
+			texts := make(map[string]string, len(given))
+			for key, value := range given {
+				text, isText := value.(string)
+				texts[key], ok = text, ok && isText
+			}
+			if !ok {
+				return false
+			}
+			if name == "labels" {
+				meta.Labels = texts
+			} else {
+				meta.Annotations = texts
+			}
+		default:
+			return false
+		}
+	}
+	return true
 }
 
 // custom admits a custom resource by its definition.
@@ -248,7 +280,11 @@ func (r *reading) finish(meta *metav1.ObjectMeta) {
 		r.Object = nil
 		return
 	}
-	about, err := json.Marshal(meta)
+	var whole any = meta
+	if r.usual {
+		whole = []any{meta.Name, meta.Namespace, meta.Labels, meta.Annotations}
+	}
+	about, err := json.Marshal(whole)
 	if err != nil {
 		r.add(Refused, "metadata", err.Error())
 		r.Object = nil

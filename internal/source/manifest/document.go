@@ -19,9 +19,6 @@ import (
 	"strconv"
 	"strings"
 
-	kjson "sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
-
 	"aether.io/aether/internal/object"
 )
 
@@ -79,19 +76,15 @@ func Parse(data []byte) ([]Document, error) {
 	var docs []Document
 	number := 0
 	for _, chunk := range split(data) {
-		err := bounded(chunk.text)
-		var js []byte
-		if err == nil {
-			js, err = yaml.YAMLToJSONStrict(chunk.text)
-		}
+		js, value, err := chunk.read()
 		if err != nil {
-			return nil, &SyntaxError{Document: number + 1, Err: shiftLines(err, chunk.line)}
+			return nil, &SyntaxError{Document: number + 1, Err: err}
 		}
 		if bytes.Equal(js, []byte("null")) { // nothing, or only comments
 			continue
 		}
 		number++
-		if docs, err = expand(docs, number, js); err != nil {
+		if docs, err = expand(docs, number, js, value); err != nil {
 			return nil, err
 		}
 	}
@@ -117,19 +110,19 @@ func ParseJSON(data []byte) ([]Document, error) {
 		if err != nil {
 			return nil, &SyntaxError{Document: number, Err: err}
 		}
-		if docs, err = expand(docs, number, js); err != nil {
+		value, err := fromJSON(js)
+		if err != nil {
+			return nil, &SyntaxError{Document: number, Err: err}
+		}
+		if docs, err = expand(docs, number, js, value); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// expand appends the object in js, or the items of the List in js.
-func expand(docs []Document, number int, js []byte) ([]Document, error) {
-	var content any
-	if dup, err := kjson.UnmarshalStrict(js, &content, kjson.DisallowDuplicateFields); err != nil || len(dup) > 0 {
-		return nil, &SyntaxError{Document: number, Err: errors.Join(append(dup, err)...)}
-	}
-	fields, ok := content.(map[string]any)
+// expand appends the object that value is, or the items of the List; js is the same as JSON.
+func expand(docs []Document, number int, js []byte, value any) ([]Document, error) {
+	fields, ok := value.(map[string]any)
 	if !ok {
 		return nil, &SyntaxError{Document: number, Err: errors.New("is not an object with apiVersion and kind")}
 	}
