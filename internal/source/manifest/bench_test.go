@@ -49,7 +49,7 @@ func BenchmarkRouteAtRest(b *testing.B) {
 	i := 0
 	for b.Loop() {
 		i++
-		time.Sleep(20 * time.Millisecond)
+		<-time.After(20 * time.Millisecond)
 		for at := 0; at < len(others); at += 64 {
 			others[at]++
 		}
