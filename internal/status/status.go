@@ -252,13 +252,13 @@ func (e *Engine) round(ctx context.Context) time.Duration {
 // the first Update has every object that there is.
 func (e *Engine) sweep(ctx context.Context) {
 	e.mu.Lock()
-	due := e.told && !e.swept
-	e.swept = e.swept || due
-	keys := slices.SortedFunc(maps.Keys(e.entries), object.Key.Compare)
-	e.mu.Unlock()
-	if !due {
+	if !e.told || e.swept {
+		e.mu.Unlock()
 		return
 	}
+	e.swept = true
+	keys := slices.SortedFunc(maps.Keys(e.entries), object.Key.Compare)
+	e.mu.Unlock()
 	if err := e.c.Sink.KeepOnly(ctx, keys); err != nil {
 		e.c.Log.Error("remove statuses of objects that are gone", logkey.Error, err)
 	}
