@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -127,14 +128,18 @@ func TestRequestsThatTwoReadersWouldReadDifferentlyAreRefused(t *testing.T) {
 		"headers that are too large":           "GET / HTTP/1.1\r\nHost: a.example\r\nX-A: " + strings.Repeat("a", 70<<10) + "\r\n\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			statuses := exchange(t, port, raw)
+			// A path of its own: a backend may be told of an earlier case's request, whose
+			// head was good, after that case is over.
+			own := "/" + strings.NewReplacer(" ", "-", "'", "").Replace(name)
+			statuses := exchange(t, port, strings.Replace(raw, " / HTTP", " "+own+" HTTP", 1))
 			for _, status := range statuses {
 				if status < 400 {
 					t.Errorf("answered with %v", statuses)
 				}
 			}
 			for _, q := range to.seen() {
-				if strings.Contains(q, "smuggled") || !strings.HasPrefix(name, "a chunk") {
+				early := strings.Contains(q, "/a-chunk") // before its bad chunk had come
+				if strings.Contains(q, "smuggled") || !early {
 					t.Errorf("the backend got %q; answered with %v", q, statuses)
 				}
 			}
@@ -156,7 +161,8 @@ func TestRequestsThatTwoReadersWouldReadDifferentlyAreRefused(t *testing.T) {
 		if statuses := exchange(t, port, raw); len(statuses) != 1 || statuses[0] != 200 {
 			t.Errorf("%s: answered with %v", name, statuses)
 		}
-		if got := to.seen(); len(got) != 1 || got[0] != "POST / ab a b" {
+		got := slices.DeleteFunc(to.seen(), func(q string) bool { return strings.Contains(q, "/a-chunk") }) // told late
+		if len(got) != 1 || got[0] != "POST / ab a b" {
 			t.Errorf("%s: the backend got %q", name, got)
 		}
 	}
