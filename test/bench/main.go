@@ -24,7 +24,7 @@ import (
 
 const (
 	listenerPort = 8080
-	services     = 50
+	services     = 10 // all are used from the start at every size: a new route is nothing but that
 	patience     = 20 * time.Second
 )
 
