@@ -80,7 +80,7 @@ func (r *rig) start() *rig {
 		}
 	})
 	r.Cleanup(r.stop)
-	r.next(time.After(20 * time.Second))
+	r.next(time.After(60 * time.Second))
 	return r
 }
 
@@ -130,7 +130,7 @@ func (r *rig) apply(b Batch) {
 
 func (r *rig) until(what string, done func() bool) {
 	r.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(60 * time.Second)
 	for !done() {
 		if !r.next(deadline) {
 			r.Fatalf("%s: not within 10 s; objects %v, problems %v", what, r.keys(), r.last.Problems)
