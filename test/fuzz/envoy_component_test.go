@@ -13,9 +13,11 @@ import (
 	"testing"
 	"time"
 
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"go.uber.org/goleak"
 
 	"aether.io/aether/internal/object"
+	"aether.io/aether/internal/resource"
 	"aether.io/aether/internal/scope"
 	"aether.io/aether/internal/test/admit"
 	"aether.io/aether/internal/test/dataplane"
@@ -147,5 +149,41 @@ func TestEnvoyTakesWhateverIsAdmitted(t *testing.T) {
 			less := reduce(objects, func(o []object.Object) bool { return r.try(o) != nil })
 			t.Fatalf("seed %d: %v; with less:\n%v\n%s", seed, err, r.try(less), describe(less))
 		}
+	}
+}
+
+// A rig that sees no refusal proves nothing.
+func TestARefusalAndASilentNeighborAreSeen(t *testing.T) {
+	server, err := admit.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := instance.FreeOffset(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRig(t, server, port)
+	if err := r.try(nil); err != nil {
+		t.Fatal(err)
+	}
+	bad, err := resource.New("bad", &routev3.ScopedRouteConfiguration{Name: "bad"}) // without a key
+	if err != nil {
+		t.Fatal(err)
+	}
+	outcome, err := r.plane.Apply(t.Context(), resource.Delta{Changed: []*resource.Resource{bad}})
+	if err != nil || len(outcome.Refused) != 1 || outcome.Refused[0].Name != bad.Name {
+		t.Errorf("a scope without a key: %v, %v", outcome, err)
+	}
+	r.control = r.control[:2] // the class and the Gateway
+	if _, err := r.plane.Replace(t.Context(), compile(r.control).worlds[scope.SharedPool()]); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := r.client.Get(fmt.Sprintf("http://127.0.0.1:%d/", r.port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusNotFound {
+		t.Errorf("without its route, the control answers %d", resp.StatusCode)
 	}
 }

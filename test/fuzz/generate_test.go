@@ -38,6 +38,7 @@ type generator struct {
 	rest        *rand.Rand
 	ports       []int32 // of listeners
 	density     int     // percent of the optional fields that are set
+	wild        int     // percent of the values that are odd, where a usual one would do
 	budget      int     // of values in an object: lists get short when it is spent
 }
 
@@ -64,6 +65,8 @@ func (g *generator) n(n int) int {
 
 func (g *generator) chance(percent int) bool { return g.n(100) < percent }
 
+func (g *generator) odd() bool { return g.chance(g.wild) }
+
 func pick[T any](g *generator, list ...T) T { return list[g.n(len(list))] }
 
 // set makes the objects that the bytes stand for. Equal bytes give equal objects.
@@ -87,7 +90,7 @@ func (g *generator) set(data []byte) []object.Object {
 		if !ok || !slices.Contains(object.Kinds(), object.Kind(kind)) {
 			continue
 		}
-		g.density, g.budget = pick(g, 10, 30, 30, 60, 90), 400
+		g.density, g.wild, g.budget = pick(g, 10, 30, 30, 60, 90), pick(g, 0, 0, 1, 5, 40), 400
 		raw := map[string]any{"apiVersion": d.apiVersion, "kind": d.kind, "metadata": g.metadata(d), "spec": g.value(d.spec, kind)}
 		if i == 0 { // what most of the others refer to
 			raw["metadata"] = map[string]any{"name": "a", "namespace": "default"}
@@ -135,7 +138,7 @@ func (g *generator) namespace() string {
 // hint gives the values that let objects refer to each other, most of the time.
 func (g *generator) hint(path []string) (any, bool) {
 	last, at := path[len(path)-1], strings.Join(path, ".")
-	often := func(v any) (any, bool) { return v, g.chance(90) }
+	often := func(v any) (any, bool) { return v, !g.odd() }
 	switch {
 	case strings.HasSuffix(at, "gatewayClassName"):
 		return often("ours")
@@ -156,17 +159,36 @@ func (g *generator) hint(path []string) (any, bool) {
 	case last == "sectionName" || strings.HasSuffix(at, "listeners.[].name"):
 		return fmt.Sprint("l", g.n(4)), g.chance(80)
 	case last == "name" && strings.Contains(at, "ertificateRef"):
-		return often(pick(g, "cert", "cert", "ca", "broken", "missing"))
+		if g.odd() {
+			return pick(g, "ca", "broken", "missing"), true
+		}
+		return often(pick(g, "cert", "cert", "ca"))
 	case last == "name" && (strings.Contains(at, "backendRef") || strings.Contains(at, "targetRefs")):
-		return often(pick(g, "s0", "s1", "s2", "headless", "external", "missing", "a"))
+		if g.odd() {
+			return pick(g, "headless", "external", "missing", "a"), true
+		}
+		return often(pick(g, "s0", "s1", "s2"))
 	case last == "name" && (strings.Contains(at, "arentRef") || strings.Contains(at, "parametersRef")):
 		return often(pick(g, "a", "a", "a", "a", "a", "b", "c"))
 	case strings.HasSuffix(at, "namespaces.from"):
 		return "All", g.chance(50)
+	case !g.odd() && (last == "hostname" || strings.HasSuffix(at, "hostnames.[]")):
+		if strings.Contains(at, "equestRedirect") || strings.Contains(at, "urlRewrite") || strings.Contains(at, "validation") {
+			return "b.example.com", true
+		}
+		return pick(g, "a.example.com", "*.example.com", "*.a.example.com", "x.a.example.com"), true
+	case last == "replaceFullPath" || last == "replacePrefixMatch":
+		return pick(g, "/", "/x", "/x/y/", "/~!$&'()*+,;=:@%20"), !g.odd()
+	case strings.HasSuffix(at, "path.value") && !g.odd():
+		return pick(g, "/", "/a", "/a/", "/a/b", "/~!$&'()*+,;=:@", "/"+strings.Repeat("a", 1023), "/a%20b", "/..."), true
+	case last == "value" && !g.odd():
+		return pick(g, "1", "a", strings.Repeat("v", 1024), "%", "%%", "%PROTOCOL", "$", "%REQ(x)%", "\"a\""), true
+	case strings.HasSuffix(at, "allowOrigins.[]") && !g.odd():
+		return pick(g, "https://a.example.com", "http://*.example.com", "https://a.example.com:8443"), true
 	case last == "hostname" || strings.HasSuffix(at, "hostnames.[]"):
 		return pick(g, "a.example.com", "*.example.com", "example.com", "*.com", "com", "*.a.example.com", strings.Repeat("a", 63)+".example.com", "*."+strings.Repeat("a.", 120)+"com", "1.2.3.4", "0", "xn--bcher-kva.example"), g.chance(80)
 	case strings.HasSuffix(at, "path.value"):
-		return pick(g, "/", "/a", "/a/", "/a/b", "/%41", "/~!$&'()*+,;=:@", "/"+strings.Repeat("a", 1023), "/a%20b", "/;x", "/.well-known", "/...", "", "a", "[", "(a|b", ".*", "/(?i)x", `/\d+`, `\C`, "/é", strings.Repeat("(a?){50}", 60), "(a{1000}){1000}", "^/a$", "/\x00", "/a\nb", "(?P<n>a)", "(?s).", `\pL`), g.chance(80)
+		return pick(g, "/", "/a", "/a/", "/a/b", "/%41", "/~!$&'()*+,;=:@", "/"+strings.Repeat("a", 1023), "/a%20b", "/;x", "/.well-known", "/...", "", "a", "[", "(a|b", ".*", "/(?i)x", `/\d+`, `\C`, "/é", strings.Repeat("(a?){50}", 60), "(a{1000}){1000}", "^/a$", "/\x00", "/a\nb", "(?P<n>a)", "(?s).", `\pL`), true
 	case last == "value" && strings.Contains(at, "headers"):
 		return pick(g, "1", "a", strings.Repeat("v", 4096), "[", "(?i)a", "%REQ(x)%", "%", "%%", "é", "a\tb", " ", "\x00", "a\r\nb: c", "%START_TIME(%s)%", "%PROTOCOL", "$", "😀"), g.chance(80)
 	}
@@ -194,9 +216,9 @@ func (g *generator) hintKind(at, last string) (any, bool) {
 		return nil, false
 	}
 	if last == "group" {
-		return group, g.chance(90)
+		return group, !g.odd()
 	}
-	return kind, g.chance(90)
+	return kind, !g.odd()
 }
 
 // admit gives the object as a server would keep it. What the server finds fault with is

@@ -149,11 +149,13 @@ func (g *generator) agree(out map[string]any, path []string) {
 		if protocol != "HTTPS" && protocol != "TLS" {
 			delete(out, "tls")
 		} else if out["tls"] == nil {
-			out["tls"] = map[string]any{"mode": pick(g, "Terminate", "Terminate", "Passthrough"), "certificateRefs": []any{map[string]any{"name": pick(g, "cert", "cert", "cert", "broken", "missing")}}}
+			out["tls"] = map[string]any{"mode": pick(g, "Terminate", "Terminate", "Passthrough"), "certificateRefs": []any{map[string]any{"name": pick(g, "cert", "cert", "cert", "cert", "cert", "broken", "missing")}}}
 		}
 	case last == "backendRef" || last == "[]" && path[len(path)-2] == "backendRefs":
 		if out["kind"] == nil || out["kind"] == "Service" {
-			out["port"] = pick(g, 80, 80, 80, 443, 81, 65535, 1)
+			if out["port"] = pick(g, 80, 80, 443); g.odd() {
+				out["port"] = pick(g, 81, 65535, 1)
+			}
 		}
 	case last == "[]" && path[len(path)-2] == "parentRefs" && g.chance(80):
 		clear(out)
@@ -234,6 +236,9 @@ func (g *generator) text(s *apiextensionsv1.JSONSchemaProps) string {
 		var b strings.Builder
 		g.match(&b, re, long, most)
 		return b.String()
+	}
+	if usual := pick(g, "a", "b", "x-a"); !g.odd() && len(usual) >= least && len(usual) <= most {
+		return usual
 	}
 	switch text := pick(g, "", "a", "/", "*", "%", `%REQ(:path)%`, "ä€😀", "a b\tc", "\x00", "\r\n\r\n", "$1", `\1`, "(", "[", "{}", `"`, "\u202e", "//", "-", "_", ".", "..", "0", "null", strings.Repeat("x", most)); {
 	case utf8.RuneCountInString(text) < least:

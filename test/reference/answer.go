@@ -25,6 +25,7 @@ func only(outcome, why string) Answer { return Answer{Outcomes: []string{outcome
 
 // Answer says what may answer the request.
 func (w *World) Answer(r Request) Answer {
+	r = r.absolute()
 	protocol := gatewayv1.HTTPProtocolType
 	if r.TLS {
 		protocol = gatewayv1.HTTPSProtocolType
@@ -42,7 +43,7 @@ func (w *World) Answer(r Request) Answer {
 		case !found:
 			// "If no other Listener matches the Host, the Gateway MUST return a 404."
 			return only("404", "no listener for the host")
-		case shaken.gateway != l.gateway || shaken.Name != l.Name:
+		case !shaken.is(l):
 			// "If another Listener has an exact match or more specific wildcard entry, the
 			// Gateway SHOULD return a 421. If the current Listener (selected by SNI matching
 			// during ClientHello) does not match the Host: If another Listener does match the

@@ -33,7 +33,7 @@ import (
 
 var (
 	firstSeed = flag.Uint64("seed", 1, "seed of the first set of routes")
-	sets      = flag.Int("sets", 200, "number of sets of routes, each with the seed after the one before")
+	sets      = flag.Int("sets", 300, "number of sets of routes, each with the seed after the one before")
 	most      = flag.Int("most", 3, "stop after this many sets in which Envoy and the reference differ")
 	shrink    = flag.Bool("shrink", true, "reduce a set in which Envoy and the reference differ")
 )
@@ -191,12 +191,17 @@ func (r *rig) at(slot int, class string) site {
 
 // differs asks Envoy and the reference, and says how they differ, or nothing.
 func (r *rig) differs(objects []object.Object, q reference.Request) string {
+	difference, _ := r.ask(objects, q)
+	return difference
+}
+
+func (r *rig) ask(objects []object.Object, q reference.Request) (difference, got string) {
 	want := reference.New(controller, append(slices.Clone(r.shared), objects...)...).Answer(q)
-	got := r.client.send(q)
+	got = r.client.send(q)
 	if slices.Contains(want.Outcomes, got) {
-		return ""
+		return "", got
 	}
-	return fmt.Sprintf("%s\nanswers    %s\nreference  %s by %s", describe(q), got, strings.Join(want.Outcomes, " or "), want.Why)
+	return fmt.Sprintf("%s\nanswers    %s\nreference  %s by %s", describe(q), got, strings.Join(want.Outcomes, " or "), want.Why), got
 }
 
 func describe(q reference.Request) string {
@@ -220,7 +225,7 @@ type trial struct {
 
 func TestDifferentialWithARealEnvoy(t *testing.T) {
 	r := newRig(t)
-	asked, wrongSeeds := 0, map[uint64]bool{}
+	answers, wrongSeeds := map[string]int{}, map[uint64]bool{}
 	for done := 0; done < *sets && len(wrongSeeds) < *most; done += slots {
 		var trials []trial
 		var groups [][]object.Object
@@ -237,8 +242,9 @@ func TestDifferentialWithARealEnvoy(t *testing.T) {
 		var wrong []trial
 		for _, one := range trials {
 			for _, q := range one.requests {
-				asked++
-				if r.differs(one.objects, q) != "" {
+				difference, got := r.ask(one.objects, q)
+				answers[strings.Split(got, "/")[0]]++
+				if difference != "" {
 					one.requests = []reference.Request{q}
 					wrong = append(wrong, one)
 					break // one of a set is enough
@@ -250,7 +256,12 @@ func TestDifferentialWithARealEnvoy(t *testing.T) {
 			wrongSeeds[one.seed] = true
 		}
 	}
-	t.Logf("%d requests to %d sets, each in two ways", asked, *sets)
+	t.Logf("of %d sets, each in two ways: %v", *sets, answers)
+	for _, answer := range []string{pool, "404", "421", "500", "503", reference.Closed} { // else the sets are too tame
+		if answers[answer] == 0 && *sets >= 100 {
+			t.Errorf("no request was answered by %s", answer)
+		}
+	}
 }
 
 // report says what is different, once it is reduced.

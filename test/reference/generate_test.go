@@ -22,7 +22,7 @@ const (
 	release     = "aether-system"
 	pool        = "backends" // the namespace of the backends that all sets share
 	backends    = 40         // b0, b1 …; each rule of a set has its own
-	misdirected = false      // requests to another host than that of the handshake
+	misdirected = true       // requests to another host than that of the handshake
 	portsOf     = 4          // of a set: two HTTP, one HTTPS, one HTTP of the second Gateway
 )
 
@@ -37,7 +37,10 @@ type site struct {
 type generator struct {
 	*rand.Rand
 	site
-	next int // backend
+	next  int      // backend
+	ports []int32  // of listeners, with the set's first as 0
+	hosts []string // that listeners and routes name
+	paths []string // that routes name
 }
 
 func pick[T any](g *generator, list ...T) T { return list[g.IntN(len(list))] }
@@ -68,7 +71,10 @@ func generate(seed uint64, at site) ([]object.Object, []reference.Request) {
 		objects = append(objects, o)
 	}
 	objects = append(objects, g.gateway(0, 1+g.IntN(5), 0, 0, 0, 1, 2, 2), g.gateway(1, 1+g.IntN(3), 3, 3, 3, 3, 1))
-	for i := range 1 + g.IntN(5) {
+	for i := range pick(g, 0, 0, 1, 2) {
+		objects = append(objects, g.listenerSet(i))
+	}
+	for i := range 2 + g.IntN(6) {
 		objects = append(objects, g.route(i))
 	}
 	objects = append(objects, grant(at, g.chance(90)))
@@ -94,6 +100,26 @@ func (g *generator) gateway(namespace, n int, ports ...int32) *gatewayv1.Gateway
 	o := &gatewayv1.Gateway{TypeMeta: kind(gatewayAPI, "Gateway"), ObjectMeta: meta(g.namespaces()[namespace], "web")}
 	o.CreationTimestamp = metav1.Unix(1700000000+int64(g.IntN(2)), 0)
 	o.Spec.GatewayClassName = gatewayv1.ObjectName(g.class)
+	o.Spec.Listeners = g.listeners(n, ports...)
+	if g.chance(80) {
+		o.Spec.AllowedListeners = &gatewayv1.AllowedListeners{Namespaces: &gatewayv1.ListenerNamespaces{From: new(pick(g, gatewayv1.NamespacesFromAll, gatewayv1.NamespacesFromAll, gatewayv1.NamespacesFromSame, gatewayv1.NamespacesFromSelector))}}
+		o.Spec.AllowedListeners.Namespaces.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "red"}}
+	}
+	return o
+}
+
+// listenerSet adds to one of the Gateways.
+func (g *generator) listenerSet(i int) *gatewayv1.ListenerSet {
+	o := &gatewayv1.ListenerSet{TypeMeta: kind(gatewayAPI, "ListenerSet"), ObjectMeta: meta(g.namespace(), fmt.Sprint("set", i))}
+	o.CreationTimestamp = metav1.Unix(1700000000+int64(g.IntN(2)), 0)
+	o.Spec.ParentRef = gatewayv1.ParentGatewayReference{Name: "web", Namespace: new(gatewayv1.Namespace(g.namespaces()[g.IntN(2)]))}
+	for _, l := range g.listeners(1+g.IntN(3), 0, 0, 1, 2, 3) {
+		o.Spec.Listeners = append(o.Spec.Listeners, gatewayv1.ListenerEntry(l))
+	}
+	return o
+}
+
+func (g *generator) listeners(n int, ports ...int32) (list []gatewayv1.Listener) {
 	taken := map[string]bool{}
 	for i := range n {
 		port := pick(g, ports...)
@@ -113,22 +139,31 @@ func (g *generator) gateway(namespace, n int, ports ...int32) *gatewayv1.Gateway
 			continue
 		}
 		taken[unique] = true
+		g.ports = append(g.ports, port)
+		g.name(l.Hostname)
 		l.AllowedRoutes = &gatewayv1.AllowedRoutes{Namespaces: &gatewayv1.RouteNamespaces{
-			From: new(pick(g, gatewayv1.NamespacesFromAll, gatewayv1.NamespacesFromAll, gatewayv1.NamespacesFromSame, gatewayv1.NamespacesFromSelector)),
+			From: new(pick(g, gatewayv1.NamespacesFromAll, gatewayv1.NamespacesFromAll, gatewayv1.NamespacesFromAll, gatewayv1.NamespacesFromAll, gatewayv1.NamespacesFromSame, gatewayv1.NamespacesFromSelector)),
 		}}
 		if *l.AllowedRoutes.Namespaces.From == gatewayv1.NamespacesFromSelector {
 			l.AllowedRoutes.Namespaces.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "red"}}
 		}
-		switch g.IntN(12) {
+		switch g.IntN(30) {
 		case 0:
 			l.AllowedRoutes.Kinds = []gatewayv1.RouteGroupKind{{Kind: "HTTPRoute"}}
 		case 1:
 			l.AllowedRoutes.Kinds = []gatewayv1.RouteGroupKind{{Kind: "TCPRoute"}}
 		default:
 		}
-		o.Spec.Listeners = append(o.Spec.Listeners, l)
+		list = append(list, l)
 	}
-	return o
+	return list
+}
+
+// name keeps a host name for requests.
+func (g *generator) name(h *gatewayv1.Hostname) {
+	if h != nil {
+		g.hosts = append(g.hosts, strings.Replace(string(*h), "*", pick(g, "x", "z", "x.b", "a"), 1))
+	}
 }
 
 func (g *generator) route(i int) *gatewayv1.HTTPRoute {
@@ -141,13 +176,19 @@ func (g *generator) route(i int) *gatewayv1.HTTPRoute {
 	if both > 6 {
 		o.Spec.ParentRefs = append(o.Spec.ParentRefs, g.parent(1))
 	}
-	for range pick(g, 0, 1, 1, 1, 2, 3) {
+	if g.chance(40) {
+		ref := g.parent(g.IntN(len(g.namespaces())))
+		ref.Kind, ref.Name = new(gatewayv1.Kind("ListenerSet")), gatewayv1.ObjectName(fmt.Sprint("set", g.IntN(2)))
+		o.Spec.ParentRefs = append(o.Spec.ParentRefs, ref)
+	}
+	for range pick(g, 0, 0, 1, 1, 2, 3) {
 		h := gatewayv1.Hostname(pick(g, "a.test", "a.test", "*.test", "*.a.test", "b.a.test", "*.b.a.test", "c.test", "example.org"))
 		if !slices.Contains(o.Spec.Hostnames, h) {
 			o.Spec.Hostnames = append(o.Spec.Hostnames, h)
+			g.name(&h)
 		}
 	}
-	for range 1 + g.IntN(3) {
+	for range 1 + g.IntN(4) {
 		o.Spec.Rules = append(o.Spec.Rules, g.rule())
 	}
 	return o
@@ -155,17 +196,17 @@ func (g *generator) route(i int) *gatewayv1.HTTPRoute {
 
 func (g *generator) parent(namespace int) gatewayv1.ParentReference {
 	ref := gatewayv1.ParentReference{Name: "web", Namespace: new(gatewayv1.Namespace(g.namespaces()[namespace]))}
-	if g.chance(25) {
+	if g.chance(20) {
 		ref.SectionName = new(gatewayv1.SectionName(fmt.Sprint("l", g.IntN(4))))
 	}
-	if g.chance(15) {
+	if g.chance(10) {
 		ref.Port = new(g.port + g.Int32N(portsOf))
 	}
 	return ref
 }
 
 func (g *generator) rule() (rule gatewayv1.HTTPRouteRule) {
-	for range pick(g, 0, 1, 1, 1, 2, 3) {
+	for range pick(g, 0, 1, 1, 1, 2, 3, 4) {
 		rule.Matches = append(rule.Matches, g.match())
 	}
 	for range pick(g, 1, 1, 1, 1, 1, 2, 2, 0) {
@@ -194,14 +235,15 @@ func (g *generator) rule() (rule gatewayv1.HTTPRouteRule) {
 func (g *generator) match() (m gatewayv1.HTTPRouteMatch) {
 	if g.chance(85) {
 		m.Path = &gatewayv1.HTTPPathMatch{Type: new(pick(g, gatewayv1.PathMatchExact, gatewayv1.PathMatchPathPrefix, gatewayv1.PathMatchPathPrefix))}
-		m.Path.Value = new(pick(g, "/", "/a", "/a", "/a/", "/a/b", "/a/b/", "/ab", "/A", "/a.b", "/a%20b", "/a/b/c"))
+		m.Path.Value = new(pick(g, "/", "/", "/", "/a", "/a", "/a", "/a/", "/a/b", "/a/b/", "/ab", "/A", "/a.b", "/a%20b", "/a/b/c"))
+		g.paths = append(g.paths, *m.Path.Value)
 		if g.chance(25) {
 			m.Path.Type = new(gatewayv1.PathMatchRegularExpression)
 			m.Path.Value = new(pick(g, ".*", "/a", "/a.*", "/a|/b", "/a/[^/]+", "/(a|ab)/?", "(?i)/a", "/.*b", "/a\\.b"))
 		}
 	}
-	m.Method = maybe(g, 25, pick(g, gatewayv1.HTTPMethodGet, gatewayv1.HTTPMethodPost, gatewayv1.HTTPMethodHead, gatewayv1.HTTPMethodOptions))
-	for range pick(g, 0, 0, 0, 1, 1, 2, 3) {
+	m.Method = maybe(g, 15, pick(g, gatewayv1.HTTPMethodGet, gatewayv1.HTTPMethodPost, gatewayv1.HTTPMethodHead, gatewayv1.HTTPMethodOptions))
+	for range pick(g, 0, 0, 0, 0, 0, 1, 1, 2, 3) {
 		h := gatewayv1.HTTPHeaderMatch{Name: pick[gatewayv1.HTTPHeaderName](g, "X-One", "X-one", "x-one", "X-Two", "x-two", "Host"), Value: pick(g, "1", "2", "1,2", "a.test")}
 		if g.chance(30) {
 			h.Type, h.Value = new(gatewayv1.HeaderMatchRegularExpression), pick(g, "[12]", "1|2", "1.*", ".*")
@@ -210,7 +252,7 @@ func (g *generator) match() (m gatewayv1.HTTPRouteMatch) {
 			m.Headers = append(m.Headers, h)
 		}
 	}
-	for range pick(g, 0, 0, 0, 0, 1, 1, 2) {
+	for range pick(g, 0, 0, 0, 0, 0, 0, 1, 1, 2) {
 		q := gatewayv1.HTTPQueryParamMatch{Name: pick[gatewayv1.HTTPHeaderName](g, "q", "Q", "r"), Value: pick(g, "1", "2", "a%20b", "a=b")}
 		if g.chance(30) {
 			q.Type, q.Value = new(gatewayv1.QueryParamMatchRegularExpression), pick(g, "[12]", "1|2", ".*", "1.+")
@@ -224,20 +266,28 @@ func (g *generator) match() (m gatewayv1.HTTPRouteMatch) {
 
 func (g *generator) request() reference.Request {
 	r := reference.Request{
-		Port:   g.port + g.Int32N(portsOf),
+		Port:   g.port + pick(g, append(g.ports, 0, 1, 2, 3)...),
 		Method: pick(g, "GET", "GET", "GET", "POST", "HEAD", "OPTIONS", "PUT"),
 		Target: pick(g, "/", "/a", "/a", "/a/", "/a/b", "/a/b/", "/a/b/c", "/ab", "/abc", "/A", "/a.b", "/aXb", "/b", "/a%20b",
 			"/./a", "/x/../a", "/a/..", "/a/.", "/a/%2e%2E/ab", "/..", "//a", "/a//b", "/a%2Fb", "/a/b/../../a"),
 		Host: pick(g, "a.test", "a.test", "b.a.test", "x.a.test", "x.b.a.test", "c.test", "x.c.test", "z.test", "test", "example.org", "unknown.org", "xa.test"),
 	}
+	if len(g.paths) > 0 && g.chance(50) {
+		r.Target = pick(g, g.paths...) + pick(g, "", "", "", "/", "/x", "x")
+	}
+	if len(g.hosts) > 0 && g.chance(80) {
+		r.Host = pick(g, g.hosts...)
+	}
 	r.TLS = r.Port == g.port+2
 	if r.TLS {
 		r.SNI = r.Host
-		if misdirected && g.chance(30) {
+		if g.chance(30) {
 			r.SNI = pick(g, "", "a.test", "b.a.test", "x.a.test", "c.test", "unknown.org")
 		}
 	}
-	switch g.IntN(8) {
+	switch g.IntN(9) {
+	case 8: // "its host counts"
+		r.Target, r.Host = "http://"+r.Host+r.Target, "elsewhere.example"
 	case 0:
 		r.Host += ":80"
 	case 1:
@@ -268,7 +318,7 @@ func (g *generator) request() reference.Request {
 func grant(at site, services bool) *gatewayv1.ReferenceGrant {
 	o := &gatewayv1.ReferenceGrant{TypeMeta: kind(gatewayAPI, "ReferenceGrant"), ObjectMeta: meta(pool, at.prefix)}
 	for _, ns := range at.namespaces() {
-		for _, k := range []gatewayv1.Kind{"Gateway", "HTTPRoute"} {
+		for _, k := range []gatewayv1.Kind{"Gateway", "HTTPRoute", "ListenerSet"} {
 			o.Spec.From = append(o.Spec.From, gatewayv1.ReferenceGrantFrom{Group: gatewayv1.GroupName, Kind: k, Namespace: gatewayv1.Namespace(ns)})
 		}
 	}

@@ -12,13 +12,18 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// listener is one of a Gateway's.
+// listener is one of a Gateway's, its own or a ListenerSet's.
 type listener struct {
 	gatewayv1.Listener
-	gateway *gatewayv1.Gateway
+	kind, namespace, object string // where it is written
 }
 
 func (l listener) host() string { return string(value(l.Hostname, "")) }
+
+// is reports whether two are one.
+func (l listener) is(o listener) bool {
+	return l.kind == o.kind && l.namespace == o.namespace && l.object == o.object && l.Name == o.Name
+}
 
 // listeners are those that are served on a port.
 //
@@ -27,48 +32,88 @@ func (l listener) host() string { return string(value(l.Hostname, "")) }
 // compatible", and those of two are not where they share a port.
 func (w *World) listeners(port int32) []listener {
 	for _, g := range slices.SortedFunc(slices.Values(w.gateways), older) {
-		if served := distinct(g, port); w.ours(g) && len(served) > 0 {
+		if served := w.merged(g, port); w.ours(g) && len(served) > 0 {
 			return slices.DeleteFunc(served, func(l listener) bool { return !w.resolved(l) })
 		}
 	}
 	return nil
 }
 
-func older(a, b *gatewayv1.Gateway) int {
-	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+func older[T metav1.Object](a, b T) int {
+	x, y := a.GetCreationTimestamp(), b.GetCreationTimestamp()
+	return cmp.Or(x.Compare(y.Time), strings.Compare(a.GetNamespace(), b.GetNamespace()), strings.Compare(a.GetName(), b.GetName()))
 }
 
-// distinct are the listeners of a port that have no conflict.
-func distinct(g *gatewayv1.Gateway, port int32) (served []listener) {
-	var all []listener
+// merged are the listeners of a port that have no conflict: "Implementations MUST treat the
+// parent Gateway as having the merged list of all listeners from itself and attached
+// ListenerSets using the following precedence: 1. "parent" Gateway 2. ListenerSet ordered by
+// creation time (oldest first) 3. ListenerSet ordered alphabetically by "{namespace}/{name}"."
+// And, of GEP-1713: "the first Listener in the precedence list MUST be accepted".
+func (w *World) merged(g *gatewayv1.Gateway, port int32) (served []listener) {
+	var own []listener
 	for _, l := range g.Spec.Listeners {
-		if l.Port == port {
-			all = append(all, listener{Listener: l, gateway: g})
-		}
+		own = append(own, listener{Listener: l, kind: "Gateway", namespace: g.Namespace, object: g.Name})
 	}
-	for i, l := range all {
-		if l.Protocol != gatewayv1.HTTPProtocolType && l.Protocol != gatewayv1.HTTPSProtocolType {
+	// Choice: "At least one distinct Listener MUST be present, or else the Gateway
+	// effectively contains _no_ Listeners, and must be rejected from processing as a whole"
+	// is about the Gateway's own.
+	if !slices.ContainsFunc(own, func(l listener) bool { return len(distinct(nil, own, l.Port)) > 0 }) {
+		return nil
+	}
+	served = distinct(nil, own, port)
+	sets := slices.SortedFunc(slices.Values(w.sets), func(a, b *gatewayv1.ListenerSet) int {
+		x, y := a.CreationTimestamp, b.CreationTimestamp
+		return cmp.Or(x.Compare(y.Time), strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name))
+	})
+	for _, s := range sets {
+		if !w.belongs(s, g) {
 			continue
 		}
-		conflict := false
-		for j, other := range all {
-			// "If an implementation does not support TCP Protocol Listeners, then the previous
-			// rule does not apply, and the TCP Listeners SHOULD NOT be accepted."
-			if i == j || other.Protocol != gatewayv1.HTTPProtocolType && other.Protocol != gatewayv1.HTTPSProtocolType {
-				continue
-			}
-			// "The implementation MUST NOT pick one conflicting Listener as the winner. ALL
-			// indistinct Listeners must not be accepted for processing."
-			// Choice: HTTP and HTTPS do not share a port ("ProtocolConflict").
-			if other.Protocol != l.Protocol || other.host() == l.host() {
-				conflict = true
-			}
+		var own []listener
+		for _, l := range s.Spec.Listeners {
+			own = append(own, listener{Listener: gatewayv1.Listener(l), kind: "ListenerSet", namespace: s.Namespace, object: s.Name})
 		}
-		if !conflict {
-			served = append(served, l)
-		}
+		served = distinct(served, own, port)
 	}
 	return served
+}
+
+// belongs reports whether a ListenerSet is attached to a Gateway: "The ListenerSet is
+// selected by the Gateway's AllowedListeners field. The ListenerSet has a valid ParentRef
+// selecting the Gateway.".
+func (w *World) belongs(s *gatewayv1.ListenerSet, g *gatewayv1.Gateway) bool {
+	p := s.Spec.ParentRef
+	if value(p.Group, gatewayv1.GroupName) != gatewayv1.GroupName || value(p.Kind, "Gateway") != "Gateway" ||
+		string(value(p.Namespace, gatewayv1.Namespace(s.Namespace))) != g.Namespace || string(p.Name) != g.Name {
+		return false
+	}
+	// "The default value is to allow no ListenerSets."
+	namespaces := value(value(g.Spec.AllowedListeners, gatewayv1.AllowedListeners{}).Namespaces, gatewayv1.ListenerNamespaces{})
+	return w.selects(value(namespaces.From, gatewayv1.NamespacesFromNone), namespaces.Selector, g.Namespace, s.Namespace)
+}
+
+// distinct adds, to the listeners that are before them, those of one object that have no conflict.
+func distinct(before, own []listener, port int32) []listener {
+	all := slices.DeleteFunc(slices.Clone(own), func(l listener) bool {
+		// "If an implementation does not support TCP Protocol Listeners, then the previous
+		// rule does not apply, and the TCP Listeners SHOULD NOT be accepted."
+		return l.Port != port || l.Protocol != gatewayv1.HTTPProtocolType && l.Protocol != gatewayv1.HTTPSProtocolType
+	})
+	// Choice: HTTP and HTTPS do not share a port ("ProtocolConflict").
+	conflict := func(a, b listener) bool {
+		return !a.is(b) && (a.Protocol != b.Protocol || a.host() == b.host())
+	}
+	taken := func(by []listener) func(listener) bool {
+		return func(l listener) bool {
+			return slices.ContainsFunc(by, func(o listener) bool { return conflict(l, o) })
+		}
+	}
+	// Choice: what loses to an object before conflicts with nothing of its own.
+	all = slices.DeleteFunc(all, taken(before))
+	// "The implementation MUST NOT pick one conflicting Listener as the winner. ALL
+	// indistinct Listeners must not be accepted for processing."
+	own = slices.DeleteFunc(slices.Clone(all), taken(all))
+	return append(slices.Clone(before), own...)
 }
 
 func (w *World) ours(g *gatewayv1.Gateway) bool {
@@ -80,27 +125,26 @@ func (w *World) ours(g *gatewayv1.Gateway) bool {
 	return false
 }
 
-// resolved reports whether a listener has the certificates that it refers to. What is in
-// them is not looked at.
+// resolved reports whether a listener has a certificate that it refers to: "A
+// ListenerSet can reference secrets/backends in its own namespace without a
+// ReferenceGrant", and "ReferenceGrants applied to a Gateway are not inherited by child
+// ListenerSets". What is in it is not looked at.
 func (w *World) resolved(l listener) bool {
 	if l.Protocol != gatewayv1.HTTPSProtocolType {
 		return true
 	}
-	if l.TLS == nil || len(l.TLS.CertificateRefs) == 0 {
-		return false
-	}
-	for _, ref := range l.TLS.CertificateRefs {
-		namespace := string(value(ref.Namespace, gatewayv1.Namespace(l.gateway.Namespace)))
+	for _, ref := range value(l.TLS, gatewayv1.ListenerTLSConfig{}).CertificateRefs {
+		namespace := string(value(ref.Namespace, gatewayv1.Namespace(l.namespace)))
 		found := false
 		for _, s := range w.secrets {
 			found = found || s.Namespace == namespace && s.Name == string(ref.Name) && s.Type == corev1.SecretTypeTLS
 		}
-		if value(ref.Group, "") != "" || value(ref.Kind, "Secret") != "Secret" || !found ||
-			!w.granted("Gateway", l.gateway.Namespace, "Secret", namespace, string(ref.Name)) {
-			return false
+		if found && value(ref.Group, "") == "" && value(ref.Kind, "Secret") == "Secret" &&
+			w.granted(l.kind, l.namespace, "Secret", namespace, string(ref.Name)) {
+			return true
 		}
 	}
-	return true
+	return false
 }
 
 // choose finds the listener of a host, or of a TLS server name: "inbound request hostnames
@@ -135,8 +179,8 @@ func (w *World) attached(route *gatewayv1.HTTPRoute, l listener) bool {
 		return false
 	}
 	for _, p := range route.Spec.ParentRefs {
-		if value(p.Group, gatewayv1.GroupName) != gatewayv1.GroupName || value(p.Kind, "Gateway") != "Gateway" ||
-			string(value(p.Namespace, gatewayv1.Namespace(route.Namespace))) != l.gateway.Namespace || string(p.Name) != l.gateway.Name {
+		if value(p.Group, gatewayv1.GroupName) != gatewayv1.GroupName || string(value(p.Kind, "Gateway")) != l.kind ||
+			string(value(p.Namespace, gatewayv1.Namespace(route.Namespace))) != l.namespace || string(p.Name) != l.object {
 			continue
 		}
 		// "When both Port and SectionName are specified, the name and port of the selected
@@ -165,19 +209,24 @@ func (w *World) allows(l listener, route *gatewayv1.HTTPRoute) bool {
 		return false
 	}
 	namespaces := value(allowed.Namespaces, gatewayv1.RouteNamespaces{})
-	switch value(namespaces.From, gatewayv1.NamespacesFromSame) {
+	return w.selects(value(namespaces.From, gatewayv1.NamespacesFromSame), namespaces.Selector, l.namespace, route.Namespace)
+}
+
+// selects reports whether what is in a namespace may attach to what is in namespace own.
+func (w *World) selects(from gatewayv1.FromNamespaces, selector *metav1.LabelSelector, own, namespace string) bool {
+	switch from {
 	case gatewayv1.NamespacesFromAll:
 		return true
 	case gatewayv1.NamespacesFromSame:
-		return route.Namespace == l.gateway.Namespace
+		return namespace == own
 	case gatewayv1.NamespacesFromSelector:
-		selector, err := metav1.LabelSelectorAsSelector(namespaces.Selector)
+		s, err := metav1.LabelSelectorAsSelector(selector)
 		if err != nil {
 			return false
 		}
 		for _, ns := range w.namespaces {
-			if ns.Name == route.Namespace {
-				return selector.Matches(labels.Set(ns.Labels))
+			if ns.Name == namespace {
+				return s.Matches(labels.Set(ns.Labels))
 			}
 		}
 	default:

@@ -16,6 +16,18 @@ type Request struct {
 	Headers []Header
 }
 
+// absolute is the request with a whole URL as its target taken apart: its host counts, not
+// the Host header's (RFC 9112, 3.2.2).
+func (r Request) absolute() Request {
+	for _, scheme := range []string{"http://", "https://"} {
+		if rest, ok := strings.CutPrefix(r.Target, scheme); ok {
+			host, path, _ := strings.Cut(rest, "/")
+			r.Host, r.Target = host, "/"+path
+		}
+	}
+	return r
+}
+
 // host is what is matched: "Implementations MUST ignore any port value specified in the
 // HTTP Host header while performing a match". Host names are not case-sensitive (RFC 9110,
 // 4.2.3), and one with a trailing dot is the same name.

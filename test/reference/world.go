@@ -24,6 +24,7 @@ type World struct {
 	controller gatewayv1.GatewayController
 	classes    []*gatewayv1.GatewayClass
 	gateways   []*gatewayv1.Gateway
+	sets       []*gatewayv1.ListenerSet
 	routes     []*gatewayv1.HTTPRoute
 	grants     []*gatewayv1.ReferenceGrant
 	namespaces []*corev1.Namespace
@@ -41,6 +42,8 @@ func New(controller string, objects ...object.Object) *World {
 			w.classes = append(w.classes, o)
 		case *gatewayv1.Gateway:
 			w.gateways = append(w.gateways, o)
+		case *gatewayv1.ListenerSet:
+			w.sets = append(w.sets, o)
 		case *gatewayv1.HTTPRoute:
 			w.routes = append(w.routes, o)
 		case *gatewayv1.ReferenceGrant:
