@@ -18,6 +18,7 @@
 package echo
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/binary"
@@ -40,9 +41,10 @@ const (
 
 // Config is what a Server is started from.
 type Config struct {
-	Name string      // required
-	Port int         // on 127.0.0.1; 0: any that is free
-	TLS  *tls.Config // nil: TLS is not spoken. Its NextProtos are set here
+	Name    string      // required
+	Address string      // IP address; empty: 127.0.0.1
+	Port    int         // 0: any that is free
+	TLS     *tls.Config // nil: TLS is not spoken. Its NextProtos are set here
 }
 
 // Server is a running backend.
@@ -60,7 +62,7 @@ type Server struct {
 // Start serves until Close.
 func Start(ctx context.Context, c Config) (*Server, error) {
 	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", c.Port))
+	l, err := lc.Listen(ctx, "tcp", net.JoinHostPort(cmp.Or(c.Address, "127.0.0.1"), strconv.Itoa(c.Port)))
 	if err != nil {
 		return nil, fmt.Errorf("listen for backend %s: %w", c.Name, err)
 	}
