@@ -108,30 +108,28 @@ func prepare(t *testing.T, e *example.Example) *running {
 		t.Fatal(err)
 	}
 	x := &running{Example: e, objects: objects, made: made, backends: map[string][]*echo.Server{}, ports: map[int]int{}}
-	named := stage.Ports(objects)
+	places := stage.Places(objects)
 	for name := range e.Backends {
-		if named[name] == nil {
+		if !slices.ContainsFunc(places, func(p stage.Place) bool { return p.Slice == name }) {
 			t.Fatalf("backend %s: no EndpointSlice of that name has an address", name)
 		}
 	}
-	for name, ports := range named {
-		config, err := made.Backend(e, name)
+	for _, p := range places {
+		config, err := made.Backend(e, p.Slice)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, port := range ports {
-			s, err := echo.Start(t.Context(), echo.Config{Name: name, TLS: config})
-			if err != nil {
-				t.Fatal(err)
-			}
-			x.ports[port] = s.Port
-			if e.Backends[name].Absent {
-				s.Close() // the port is free, and nobody has it
-				continue
-			}
-			t.Cleanup(s.Close)
-			x.backends[name] = append(x.backends[name], s)
+		s, err := echo.Start(t.Context(), echo.Config{Name: p.Slice, Address: p.Address, TLS: config})
+		if err != nil {
+			t.Fatal(err)
 		}
+		x.ports[p.Port] = s.Port
+		if e.Backends[p.Slice].Absent {
+			s.Close() // the port is free, and nobody has it
+			continue
+		}
+		t.Cleanup(s.Close)
+		x.backends[p.Slice] = append(x.backends[p.Slice], s)
 	}
 	return x
 }

@@ -75,22 +75,20 @@ func start(ctx context.Context, e *example.Example, made *stage.Certificates) ([
 		return nil, err
 	}
 	var servers []*echo.Server
-	for name, ports := range stage.Ports(objects) {
-		if e.Backends[name].Absent {
+	for _, p := range stage.Places(objects) {
+		if e.Backends[p.Slice].Absent {
 			continue
 		}
-		config, err := made.Backend(e, name)
+		config, err := made.Backend(e, p.Slice)
 		if err != nil {
 			return servers, err
 		}
-		for _, port := range ports {
-			s, err := echo.Start(ctx, echo.Config{Name: name, Port: port, TLS: config})
-			if err != nil {
-				return servers, err
-			}
-			servers = append(servers, s)
-			fmt.Printf("backend %s at port %d\n", name, port)
+		s, err := echo.Start(ctx, echo.Config{Name: p.Slice, Address: p.Address, Port: p.Port, TLS: config})
+		if err != nil {
+			return servers, err
 		}
+		servers = append(servers, s)
+		fmt.Printf("backend %s at port %d\n", p.Slice, p.Port)
 	}
 	return servers, nil
 }
@@ -115,11 +113,13 @@ func curl(r *example.Request) string {
 			words = append(words, "-H", fmt.Sprintf("'%s: %s'", name, v))
 		}
 	}
-	switch r.Protocol {
-	case example.HTTP10:
+	switch {
+	case r.Protocol == example.HTTP10:
 		words = append(words, "--http1.0")
-	case example.HTTP2:
+	case r.Protocol == example.HTTP2 && scheme == "http":
 		words = append(words, "--http2-prior-knowledge")
+	case r.Protocol == example.HTTP11 && scheme == "https":
+		words = append(words, "--http1.1")
 	}
 	if r.Body != "" {
 		words = append(words, "-d", "'"+r.Body+"'")

@@ -75,19 +75,32 @@ func Objects(e *example.Example) ([]Object, error) {
 	return out, nil
 }
 
-// Ports lists the ports that EndpointSlices name, by the name of the slice. A slice with
-// no address names none.
-func Ports(objects []Object) map[string][]int {
-	out := map[string][]int{}
+// Place is where a backend is to listen.
+type Place struct {
+	Slice   string // name of the EndpointSlice
+	Address string
+	Port    int
+}
+
+// Places lists where EndpointSlices say that backends are. A slice without an endpoint
+// names none, and of several addresses the first counts.
+func Places(objects []Object) []Place {
+	var out []Place
 	for _, o := range objects {
 		endpoints, _ := o["endpoints"].([]any)
 		if o.Kind() != "EndpointSlice" || len(endpoints) == 0 {
 			continue
 		}
 		name, _ := at(o, "metadata", "name").(string)
+		first, _ := endpoints[0].(map[string]any)
+		addresses, _ := first["addresses"].([]any)
+		if len(addresses) == 0 {
+			continue
+		}
+		address, _ := addresses[0].(string)
 		for _, p := range ports(o) {
 			if n, ok := p["port"].(float64); ok {
-				out[name] = append(out[name], int(n))
+				out = append(out, Place{Slice: name, Address: address, Port: int(n)})
 			}
 		}
 	}
