@@ -42,6 +42,8 @@ type generator struct {
 	budget      int     // of values in an object: lists get short when it is spent
 }
 
+func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
+
 func newGenerator(tb testing.TB, server *admit.Server, all map[string]definition) *generator {
 	return &generator{tb: tb, definitions: all, server: server, ports: []int32{80, 443, 8080, 1, 65535}}
 }
@@ -75,7 +77,7 @@ func (g *generator) set(data []byte) []object.Object {
 	for _, b := range data {
 		seed = seed*31 + uint64(b)
 	}
-	g.data, g.rest = data, rand.New(rand.NewPCG(seed, uint64(len(data))))
+	g.data, g.rest = data, newRand(seed)
 	out := map[object.Key]object.Object{}
 	add := func(raw map[string]any) {
 		if o := g.admit(raw); o != nil {

@@ -5,8 +5,10 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"regexp/syntax"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -19,7 +21,7 @@ import (
 type definition struct {
 	apiVersion, kind string
 	namespaced       bool
-	spec             *apiextensionsv1.JSONSchemaProps
+	spec, status     *apiextensionsv1.JSONSchemaProps
 }
 
 // definitions reads the CustomResourceDefinitions that the product embeds, by kind.
@@ -44,16 +46,68 @@ func definitions(tb testing.TB) map[string]definition {
 				if !v.Served || v.Schema == nil || out[crd.Spec.Names.Kind].spec != nil {
 					continue
 				}
-				spec := v.Schema.OpenAPIV3Schema.Properties["spec"]
+				spec, status := v.Schema.OpenAPIV3Schema.Properties["spec"], v.Schema.OpenAPIV3Schema.Properties["status"]
 				out[crd.Spec.Names.Kind] = definition{
 					apiVersion: crd.Spec.Group + "/" + v.Name, kind: crd.Spec.Names.Kind,
-					namespaced: crd.Spec.Scope == apiextensionsv1.NamespaceScoped, spec: &spec,
+					namespaced: crd.Spec.Scope == apiextensionsv1.NamespaceScoped, spec: &spec, status: &status,
 				}
 			}
 		}
 	}
 	if out["HTTPRoute"].spec == nil {
 		tb.Fatal("no definitions of the Gateway API: run make build, or go generate ./internal/crd")
+	}
+	return out
+}
+
+// misfits says what of a value the schema does not admit. Formats and rules are not looked
+// at; lastTransitionTime is set where a status is written.
+func misfits(s *apiextensionsv1.JSONSchemaProps, v any, at string) (out []string) {
+	say := func(format string, args ...any) { out = append(out, at+": "+fmt.Sprintf(format, args...)) }
+	switch v := v.(type) {
+	case map[string]any:
+		for _, name := range s.Required {
+			if _, there := v[name]; !there && name != "lastTransitionTime" {
+				say("%s is required", name)
+			}
+		}
+		for name, field := range v {
+			if p, ok := s.Properties[name]; ok && field != nil {
+				out = append(out, misfits(&p, field, at+"."+name)...)
+			}
+		}
+	case []any:
+		if s.MaxItems != nil && len(v) > int(*s.MaxItems) || s.MinItems != nil && len(v) < int(*s.MinItems) {
+			say("%d items", len(v))
+		}
+		seen := map[string]bool{}
+		for i, item := range v {
+			if fields, ok := item.(map[string]any); ok && len(s.XListMapKeys) > 0 {
+				key := ""
+				for _, name := range s.XListMapKeys {
+					key += fmt.Sprint(fields[name], "|")
+				}
+				if seen[key] {
+					say("%s twice", key)
+				}
+				seen[key] = true
+			}
+			out = append(out, misfits(s.Items.Schema, item, fmt.Sprintf("%s[%d]", at, i))...)
+		}
+	case string:
+		n := utf8.RuneCountInString(v)
+		if s.MaxLength != nil && n > int(*s.MaxLength) || s.MinLength != nil && n < int(*s.MinLength) {
+			say("%d characters: %.60q", n, v)
+		}
+		if s.Pattern != "" && !regexp.MustCompile(s.Pattern).MatchString(v) {
+			say("%.60q is not %s", v, s.Pattern)
+		}
+		if len(s.Enum) > 0 && !slices.ContainsFunc(s.Enum, func(e apiextensionsv1.JSON) bool { return string(e.Raw) == strconv.Quote(v) }) {
+			say("%q is none of the values", v)
+		}
+		if !utf8.ValidString(v) {
+			say("is no UTF-8")
+		}
 	}
 	return out
 }
