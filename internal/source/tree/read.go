@@ -19,7 +19,14 @@ var ErrGone = errors.New("the file is gone")
 // Read returns the content of a file. ErrGone if it is no more, or is a folder now; a
 // link to nothing is there and cannot be read. What is no regular file is refused
 // without waiting for it.
+//
+// A file in a folder that the tree does not know is gone as well: the folder has been
+// made anew, the event that says so is still to be taken, and until then nothing would
+// tell that the file goes again.
 func (t *Tree) Read(p string) ([]byte, error) {
+	if t.dirs[parent(p)] == nil {
+		return nil, ErrGone
+	}
 	name := t.abs(p)
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
