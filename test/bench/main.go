@@ -181,6 +181,9 @@ func wholePath(ctx context.Context, aetherctl, envoy string, backend, n, edits i
 	if err != nil {
 		return sample{}, err
 	}
+	if err := settle(ctx, filepath.Join(work, "state", "status", "httproute", "default"), n); err != nil {
+		return sample{}, errors.Join(fmt.Errorf("%w\n%s", err, in.Dump()), in.Stop())
+	}
 	s, err := measure(ctx, listenerPort+offset, n, edits, func(i int) (time.Time, error) {
 		return in.Write(fmt.Sprintf("route-%d.yaml", i), route(i))
 	})
@@ -188,6 +191,26 @@ func wholePath(ctx context.Context, aetherctl, envoy string, backend, n, edits i
 		err = fmt.Errorf("%w\n%s", err, in.Dump())
 	}
 	return s, errors.Join(err, in.Stop())
+}
+
+// settle returns when the statuses of n routes are written: after its start an instance is
+// not at rest before, and what is measured is an edit, not a start.
+func settle(ctx context.Context, dir string, n int) error {
+	deadline := time.Now().Add(patience)
+	for {
+		written, _ := os.ReadDir(dir) // that it is not there yet is as good as empty
+		if len(written) >= n {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%d of %d statuses are written after %s", len(written), n, patience)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
 }
 
 // manifests writes a Gateway, the services, and n routes, a file each.
