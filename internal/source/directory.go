@@ -18,6 +18,7 @@ import (
 	"aether.io/aether/internal/crd"
 	"aether.io/aether/internal/logkey"
 	"aether.io/aether/internal/object"
+	"aether.io/aether/internal/source/disk"
 	"aether.io/aether/internal/source/manifest"
 	"aether.io/aether/internal/source/memory"
 	"aether.io/aether/internal/source/tree"
@@ -41,6 +42,7 @@ type Directory struct {
 	dir, state, journal, copies, position string
 
 	decoder *manifest.Decoder
+	disk    disk.Config // how manifests are looked at; only tests change it
 	log     *slog.Logger
 	now     func() time.Time
 }
@@ -90,7 +92,7 @@ func NewDirectory(cfg DirectoryConfig) (*Directory, error) {
 // Run reads the directory and then follows it until ctx is done, which is no error. It
 // calls sink from this goroutine only: first with everything, then with each change, at
 // once if sink is idle and together with what else came meanwhile if not. It returns
-// early with sink's error, if the state directory cannot be used, or if at the start there is
+// early with sink's error, if it is not safe to use the state directory (memory.ErrUnsafe), or if at the start there is
 // neither a directory nor anything remembered of one.
 func (d *Directory) Run(ctx context.Context, sink func(context.Context, Batch) error) error {
 	f, err := d.open()
@@ -117,6 +119,7 @@ func (d *Directory) Run(ctx context.Context, sink func(context.Context, Batch) e
 			timer.Stop()
 			return nil
 		case <-f.tree.Wake():
+		case <-f.keeper.News():
 		case <-timer.C:
 		}
 		timer.Stop()
@@ -139,28 +142,26 @@ type following struct {
 }
 
 func (d *Directory) open() (*following, error) {
-	for _, dir := range []string{filepath.Dir(d.journal), d.copies} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, fmt.Errorf("open the state of the source: %w", err)
-		}
+	if err := os.MkdirAll(d.state, 0o700); err != nil {
+		return nil, fmt.Errorf("open the state of the source: %w", err)
 	}
 	position, lost, err := memory.OpenPosition(d.position, d.now())
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("open the state of the source: %w", err)
 	}
 	if lost != nil {
 		d.log.Warn("the source's position is lost, a new epoch begins", logkey.File, d.position, logkey.Error, lost)
 	}
 	records, lines, bad, err := memory.ReadRecords(d.journal)
-	if err != nil {
-		return nil, err
+	if err == nil && bad > 0 {
+		err = fmt.Errorf("%d of %d lines cannot be read", bad, lines)
 	}
-	if bad > 0 {
-		d.log.Warn("some of what was remembered of objects is lost", logkey.File, d.journal, logkey.Count, bad)
+	if err != nil {
+		d.log.Warn("some of what was remembered of objects is lost", logkey.File, d.journal, logkey.Error, err)
 		lines = math.MaxInt32 // makes the keeper write it anew
 	}
 	// A link to what the state is in must not make what is remembered be read as manifests.
-	t, err := tree.Open(tree.Config{Root: d.dir, Except: d.state})
+	t, err := tree.Open(tree.Config{Root: d.dir, Except: d.state, Disk: d.disk})
 	if err != nil {
 		return nil, err
 	}
@@ -211,18 +212,19 @@ func (f *following) next(ctx context.Context) (batch *Batch, wait time.Duration,
 	for path := range touched.heirs {
 		f.keepFile(path)
 	}
-	changes, err := f.emit(settled, now)
-	if err != nil {
-		return nil, 0, err
-	}
+	changes := f.emit(settled, now)
 	problems := f.index.review(touched, now)
 	problems = f.reviewFaults(seen.Faults, now) || problems
+	problems = f.reviewState(now) || problems
 	if first {
 		f.forget()
 	}
 	wait = time.Hour
 	if !seen.Next.IsZero() {
 		wait = max(0, time.Until(seen.Next))
+	}
+	if again := f.position.Retry(); !again.IsZero() {
+		wait = min(wait, max(0, time.Until(again)))
 	}
 	f.synced = true
 	if !first && !problems && len(changes) == 0 {
@@ -242,7 +244,7 @@ func (f *following) next(ctx context.Context) (batch *Batch, wait time.Duration,
 }
 
 // emit gives what is newly in effect the metadata that a server sets.
-func (f *following) emit(replacements []replaced, now time.Time) ([]object.Change, error) {
+func (f *following) emit(replacements []replaced, now time.Time) []object.Change {
 	changes := make([]object.Change, 0, len(replacements))
 	for _, r := range replacements {
 		changes = append(changes, object.Change{Key: r.key})
@@ -254,10 +256,7 @@ func (f *following) emit(replacements []replaced, now time.Time) ([]object.Chang
 	}
 	for i := range changes {
 		key := changes[i].Key
-		at, err := f.position.Advance(key.Kind)
-		if err != nil {
-			return nil, err
-		}
+		at := f.position.Advance(key.Kind)
 		v := versions[key]
 		if v == nil {
 			delete(f.records, key)
@@ -276,7 +275,7 @@ func (f *following) emit(replacements []replaced, now time.Time) ([]object.Chang
 		}
 		changes[i].Object = v.stamped(r, at)
 	}
-	return changes, nil
+	return changes
 }
 
 // stamped is the version's object with the metadata of its record.
@@ -333,4 +332,20 @@ func (f *following) reviewFaults(faults map[string]error, now time.Time) bool {
 		changed = setProblems(f.index.problems, folder+"/", []Problem{p}, now) || changed
 	}
 	return changed
+}
+
+// reviewState keeps the problems of the state directory. They are under a name that no file
+// and no folder has.
+func (f *following) reviewState(now time.Time) bool {
+	const key = "state"
+	var problems []Problem
+	add := func(err error, consequence string) {
+		if err != nil {
+			problems = append(problems, Problem{Severity: Warning, File: f.state, Message: err.Error() + "; " + consequence})
+		}
+	}
+	f.position.Claim()
+	add(f.position.Fault(), "manifests are followed, and it is tried again; until then proxies cannot tell which of two changes came later")
+	add(f.keeper.Fault(), "manifests are followed, and it is tried again; if Aether restarts before, objects have the age and the last good version of before")
+	return setProblems(f.index.problems, key, problems, now)
 }

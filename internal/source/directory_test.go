@@ -22,6 +22,7 @@ import (
 
 	"aether.io/aether/internal/crd"
 	"aether.io/aether/internal/object"
+	"aether.io/aether/internal/source/disk"
 	"aether.io/aether/internal/watermark"
 )
 
@@ -35,6 +36,7 @@ type rig struct {
 	*testing.T
 	dir, state string
 	now        time.Time
+	disk       disk.Config
 	stop       func()
 	batches    chan Batch
 
@@ -59,6 +61,7 @@ func (r *rig) start() *rig {
 	now := r.now
 	d, err := NewDirectory(DirectoryConfig{Dir: r.dir, StateDir: r.state, Validator: v, Now: func() time.Time { return now }})
 	r.must(err)
+	d.disk = r.disk
 	r.objects, r.all, r.batches = map[object.Key]object.Object{}, nil, make(chan Batch)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -395,7 +398,7 @@ func TestTheProblemsOfOneFileAreBounded(t *testing.T) {
 	r := newRig(t)
 	r.start()
 	for _, edit := range []string{"1", "2"} {
-		r.write("a.yaml", strings.Repeat("--- {a: "+edit+"}\n", 20_000))
+		r.write("a.yaml", strings.Repeat("--- {kind: a, b: "+edit+"}\n", 20_000))
 		r.write("b.yaml", configMap("b", edit))
 		r.wantValue("b", edit)
 		r.until("there are problems", func() bool { return len(r.last.Problems) > 0 })
@@ -733,4 +736,21 @@ func TestATransitionRuleComparesWithWhatIsInEffect(t *testing.T) {
 	if got := r.object("GatewayClass/c").(*gatewayv1.GatewayClass).Spec.ControllerName; got != "a.io/b" {
 		t.Errorf("controllerName %s, want the one that was there", got)
 	}
+}
+
+func TestAFileThatHoldsNoManifestIsNamedOnceAndQuietly(t *testing.T) {
+	r := newRig(t)
+	r.write("values.yaml", "replicas: 1\n", "image: {}\n")
+	r.write("a.yaml", configMap("a", "1"), "stray: true\n")
+	r.start()
+	r.want("ConfigMap/default/a")
+	r.problems("Refused a.yaml document 2: apiVersion: is required",
+		"Ignored values.yaml: holds no manifest: nothing in it has an apiVersion or a kind")
+	r.write("b.yaml", configMap("b", "1"))
+	r.want("ConfigMap/default/a", "ConfigMap/default/b")
+	r.write("b.yaml", "metadata: {name: b}\n") // it held an object: its first lines were lost
+	r.problems("a.yaml", "Warning b.yaml ConfigMap/default/b: stays in effect", "Refused b.yaml document 1: apiVersion: is required", "values.yaml")
+	r.restart()
+	r.problems("a.yaml", "Warning b.yaml ConfigMap/default/b: stays in effect", "Refused b.yaml document 1: apiVersion: is required", "values.yaml")
+	r.want("ConfigMap/default/a", "ConfigMap/default/b")
 }

@@ -157,6 +157,11 @@ func (x *index) setFading(f *file, fading bool, t *touched) {
 // read makes the claims of what was parsed. incomplete means that some document does not
 // say which object it is, so nothing can be said to be missing.
 func (f *file) read(l loaded) (claims []*claim, loose []Problem, incomplete bool) {
+	if len(f.claims) == 0 && foreign(l.documents) {
+		return nil, []Problem{problem(f.path, 0, "", manifest.Finding{
+			Severity: manifest.Ignored, Message: "holds no manifest: nothing in it has an apiVersion or a kind",
+		})}, false
+	}
 	before := f.byKey()
 	seen := map[object.Key]int{}
 	for i := range l.documents {
@@ -190,6 +195,12 @@ func (f *file) read(l loaded) (claims []*claim, loose []Problem, incomplete bool
 		claims = append(claims, c)
 	}
 	return claims, loose, incomplete
+}
+
+// foreign reports whether no document of a file says that it is an object of any kind. If
+// the file never held one either, it is somebody else's.
+func foreign(documents []manifest.Document) bool {
+	return len(documents) > 0 && !slices.ContainsFunc(documents, func(d manifest.Document) bool { return !d.Nameless })
 }
 
 // hold adds the claims of before that are not among the new ones.

@@ -41,7 +41,7 @@ const (
 // Problem is one thing that is wrong with the source.
 type Problem struct {
 	Severity Severity  `json:"severity"`
-	File     string    `json:"file"`               // relative to the directory; empty if it is about the directory itself
+	File     string    `json:"file"`               // relative to the directory, or absolute if it is none of its; empty if it is about the directory itself
 	Document int       `json:"document,omitempty"` // place in the file, from 1; 0 if it is about the file
 	Object   string    `json:"object,omitempty"`   // Kind/namespace/name, if known
 	Path     string    `json:"path,omitempty"`     // of the field, if known

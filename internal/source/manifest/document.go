@@ -47,6 +47,7 @@ type Document struct {
 	Key      object.Key // zero if it is no object that is read; Findings then say why
 	Raw      []byte     // the object as JSON
 	Findings []Finding
+	Nameless bool // it has neither an apiVersion nor a kind: perhaps it was never meant to be an object
 
 	content map[string]any // Raw decoded; Decode consumes it
 }

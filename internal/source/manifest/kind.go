@@ -69,6 +69,7 @@ func identify(d Document) Document {
 	apiVersion, _ := d.content["apiVersion"].(string)
 	name, _ := d.content["kind"].(string)
 	if apiVersion == "" {
+		d.Nameless = d.content["apiVersion"] == nil && d.content["kind"] == nil
 		return refuse("apiVersion", "is required")
 	}
 	if name == "" {

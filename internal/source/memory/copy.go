@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -58,16 +59,21 @@ func decodeCopy(data []byte) (path string, objects []byte, err error) {
 // for thousands of copies. A copy that a power cut destroys is noticed when it is read.
 func replaceFile(path string, data []byte) error {
 	temp := filepath.Join(filepath.Dir(path), ".new-"+filepath.Base(path))
-	if err := os.WriteFile(temp, data, 0o600); err != nil {
-		return err
+	err := os.WriteFile(temp, data, 0o600)
+	if err == nil {
+		err = os.Rename(temp, path)
 	}
-	return os.Rename(temp, path)
+	if err != nil {
+		_ = os.Remove(temp) // a part of it would take the room that there is
+	}
+	return err
 }
 
-// ReadCopies reads every copy: the files that it names, with their objects.
+// ReadCopies reads every copy: the files that it names, with their objects. There are none
+// where there is no directory.
 func ReadCopies(dir string) (map[string][]byte, error) {
 	entries, err := os.ReadDir(dir)
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("read the last good copies: %w", err)
 	}
 	out := map[string][]byte{}

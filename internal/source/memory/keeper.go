@@ -2,11 +2,14 @@ package memory
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,12 +27,14 @@ const lull = 20 * time.Millisecond
 // Keeper writes to the state directory what must outlive the process: records of objects
 // and the last good copies of files. It does so in a goroutine of its own, so that no
 // batch waits for it; what it has not written when the process is killed is as if it had
-// happened after the kill. A position is never kept this way.
+// happened after the kill. What cannot be written stays pending and is tried again. A
+// position is never kept this way.
 type Keeper struct {
 	journal string // file of records
 	copies  string // directory of copies
 	log     *slog.Logger
 	wake    chan struct{} // capacity 1: something is pending
+	news    chan struct{} // capacity 1: Fault has changed
 	stop    chan struct{} // closed by Close
 	done    chan struct{} // closed when Run has returned
 
@@ -38,6 +43,7 @@ type Keeper struct {
 	files   map[string][][]byte // by path; nil removes the copy
 	all     map[object.Key]Record
 	prune   map[string]bool // names of the copies to keep, once
+	fault   error           // why something is not written
 
 	lines int // of the journal; Run's own
 }
@@ -45,7 +51,7 @@ type Keeper struct {
 // KeeperConfig is what a Keeper is made from.
 type KeeperConfig struct {
 	Journal string                 // file of records
-	Copies  string                 // directory of copies; must exist
+	Copies  string                 // directory of copies; made when first needed
 	Records map[object.Key]*Record // as read from the journal
 	Lines   int                    // of the journal; more than it has makes it be written anew
 	Log     *slog.Logger           // nil: none
@@ -55,7 +61,7 @@ type KeeperConfig struct {
 func NewKeeper(cfg KeeperConfig) *Keeper {
 	k := &Keeper{
 		journal: cfg.Journal, copies: cfg.Copies, lines: cfg.Lines, log: cfg.Log,
-		wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
+		wake: make(chan struct{}, 1), news: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
 		records: map[object.Key]Record{}, files: map[string][][]byte{}, all: map[object.Key]Record{},
 	}
 	if k.log == nil {
@@ -66,6 +72,16 @@ func NewKeeper(cfg KeeperConfig) *Keeper {
 	}
 	return k
 }
+
+// Fault is why something is not on disk; nil if nothing is wrong.
+func (k *Keeper) Fault() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.fault
+}
+
+// News has a value when Fault has changed.
+func (k *Keeper) News() <-chan struct{} { return k.news }
 
 // KeepRecord remembers a record; the keeper has its own copy.
 func (k *Keeper) KeepRecord(key object.Key, r Record) {
@@ -110,43 +126,104 @@ func (k *Keeper) Close() {
 	<-k.done
 }
 
-// Run writes until Close; it always leaves with everything written, or its failure logged.
+// Run writes until Close; it always leaves with everything written, or its failure told.
 func (k *Keeper) Run() {
 	defer close(k.done)
+	var retry <-chan time.Time // nil: all that was pending is written
+	wait := firstRetry
 	// Exits: stopped, with nothing pending.
 	for stopped := false; !stopped; {
 		select {
 		case <-k.stop:
 			stopped = true
+		case <-retry:
 		case <-k.wake:
+			if retry != nil { // that will have it too
+				continue
+			}
 			select {
 			case <-k.stop:
 				stopped = true
 			case <-time.After(lull):
 			}
 		}
-		k.write()
+		if k.tell(k.write()); k.Fault() == nil {
+			retry, wait = nil, firstRetry
+			continue
+		}
+		retry = time.After(wait)
+		wait = min(2*wait, lastRetry)
 	}
 }
 
-// write writes all that is pending.
-func (k *Keeper) write() {
+// write writes all that is pending. What fails is pending again, unless there is newer.
+func (k *Keeper) write() error {
 	k.mu.Lock()
 	records, files, prune := k.records, k.files, k.prune
 	k.records, k.files, k.prune = map[object.Key]Record{}, map[string][][]byte{}, nil
 	k.mu.Unlock()
-	k.report("journal", k.journal, k.append(records))
-	if prune != nil { // first: files may have come since then
-		k.report("copies of files that are gone", k.copies, k.pruneCopies(prune))
+	var fault error
+	if err := k.append(records); err != nil {
+		fault = fmt.Errorf("write %s: %w", k.journal, cause(err))
+		k.mu.Lock()
+		again(k.records, records)
+		k.mu.Unlock()
 	}
+	if prune != nil { // first: files may have come since then
+		if err := k.pruneCopies(prune); err != nil {
+			k.log.Warn("copies of files that are gone are left behind", logkey.File, k.copies, logkey.Error, err)
+		}
+	}
+	failed := map[string][][]byte{}
 	for _, path := range slices.Sorted(maps.Keys(files)) {
-		k.report("copy", path, k.copy(path, files[path]))
+		if err := k.copy(path, files[path]); err != nil {
+			failed[path] = files[path]
+			fault = cmp.Or(fault, fmt.Errorf("keep a copy of %s in %s: %w", path, k.copies, cause(err)))
+		}
+	}
+	k.mu.Lock()
+	again(k.files, failed)
+	k.mu.Unlock()
+	return fault
+}
+
+// again adds to what is pending what was not written.
+func again[K comparable, V any](pending, failed map[K]V) {
+	for key, v := range failed {
+		if _, newer := pending[key]; !newer {
+			pending[key] = v
+		}
 	}
 }
 
-func (k *Keeper) report(what, path string, err error) {
-	if err != nil {
-		k.log.Warn("what the source remembers is not up to date on disk", logkey.Type, what, logkey.File, path, logkey.Error, err)
+// cause is an error without the names of files that nobody knows.
+func cause(err error) error {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
+		return p.Err
+	}
+	if l, ok := errors.AsType[*os.LinkError](err); ok {
+		return l.Err
+	}
+	return err
+}
+
+// tell says that something cannot be written, or that all is written again.
+func (k *Keeper) tell(fault error) {
+	k.mu.Lock()
+	before := k.fault
+	k.fault = fault
+	k.mu.Unlock()
+	switch {
+	case fault == nil && before == nil, fault != nil && before != nil && fault.Error() == before.Error():
+		return
+	case fault == nil:
+		k.log.Info("what the source remembers is on disk again")
+	default:
+		k.log.Warn("what the source remembers is not up to date on disk", logkey.Error, fault)
+	}
+	select {
+	case k.news <- struct{}{}:
+	default:
 	}
 }
 
@@ -169,17 +246,27 @@ func (k *Keeper) append(records map[object.Key]Record) error {
 		}
 		lines.Write(append(line, '\n'))
 	}
-	if rewrite {
-		k.lines = len(records)
-		return replaceFile(k.journal, lines.Bytes())
+	if err := os.MkdirAll(filepath.Dir(k.journal), 0o700); err != nil {
+		return err
 	}
-	k.lines += len(records)
+	if rewrite {
+		if err := replaceFile(k.journal, lines.Bytes()); err != nil {
+			return err
+		}
+		k.lines = len(records)
+		return nil
+	}
 	f, err := os.OpenFile(k.journal, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(lines.Bytes())
-	return errors.Join(err, f.Close())
+	if err = errors.Join(err, f.Close()); err != nil {
+		k.lines = math.MaxInt32 // its last line may be a part of one: it is written anew
+		return err
+	}
+	k.lines += len(records)
+	return nil
 }
 
 func (k *Keeper) copy(path string, raws [][]byte) error {
@@ -194,6 +281,9 @@ func (k *Keeper) copy(path string, raws [][]byte) error {
 	if err != nil {
 		return err
 	}
+	if err := os.MkdirAll(k.copies, 0o700); err != nil {
+		return err
+	}
 	if old, err := os.ReadFile(name); err == nil && bytes.Equal(old, data) {
 		return nil
 	}
@@ -202,6 +292,9 @@ func (k *Keeper) copy(path string, raws [][]byte) error {
 
 func (k *Keeper) pruneCopies(keep map[string]bool) error {
 	entries, err := os.ReadDir(k.copies)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}

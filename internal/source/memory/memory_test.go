@@ -3,15 +3,19 @@ package memory
 import (
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"aether.io/aether/internal/atomicfile"
 	"aether.io/aether/internal/object"
 )
 
@@ -28,10 +32,7 @@ func TestAPositionIsClaimedBeforeItIsUsed(t *testing.T) {
 			t.Fatal(err, lost)
 		}
 		for range 5 {
-			at, err := p.Advance(object.Gateway)
-			if err != nil {
-				t.Fatal(err)
-			}
+			at := p.Advance(object.Gateway)
 			if at <= last {
 				t.Fatalf("position %d after %d", at, last)
 			}
@@ -50,19 +51,99 @@ func TestACeilingIsRaisedWhenItIsReached(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.next = p.Ceiling
-	at, err := p.Advance(object.Gateway)
-	if err != nil {
-		t.Fatal(err)
-	}
+	at := p.Advance(object.Gateway)
 	if again, _, err := OpenPosition(path, when); err != nil || again.next <= at {
 		t.Errorf("after a kill at %d it goes on at %d, %v", at, again.next, err)
 	}
-	if err := os.RemoveAll(filepath.Dir(path)); err != nil {
+}
+
+// full is a disk with no room, until it has some.
+type full struct {
+	room bool
+	at   time.Time
+}
+
+func (d *full) open(path string, now time.Time) (p *Position, lost, err error) {
+	p = &Position{path: path, now: func() time.Time { return d.at }, write: func(path string, data []byte, mode os.FileMode) error {
+		if !d.room {
+			return syscall.ENOSPC
+		}
+		return atomicfile.Write(path, data, mode)
+	}}
+	return p.open(now)
+}
+
+func TestWhereNothingCanBeClaimedThePositionStandsStill(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "position.json")
+	before, _, err := OpenPosition(path, when)
+	if err != nil {
 		t.Fatal(err)
 	}
-	p.next = p.Ceiling
-	if _, err := p.Advance(object.Gateway); err == nil {
-		t.Error("a position is used that could not be claimed")
+	before.next = before.Ceiling // as far as any proxy can have seen
+	before.mark.Positions["Gateway"] = before.next
+	disk := &full{at: when}
+	p, lost, err := disk.open(path, when.Add(time.Hour))
+	if err != nil || lost != nil {
+		t.Fatal(err, lost)
+	}
+	if !errors.Is(p.Fault(), syscall.ENOSPC) || !p.Retry().After(when) {
+		t.Errorf("fault %v, tried again at %v", p.Fault(), p.Retry())
+	}
+	still := p.Mark()
+	for range 3 {
+		if at := p.Advance(object.Gateway); at != before.Ceiling {
+			t.Errorf("position %d, want that of the last claim, %d", at, before.Ceiling)
+		}
+	}
+	if p.Mark().Behind(before.Mark()) || p.Mark().Behind(still) || still.Behind(p.Mark()) {
+		t.Errorf("mark %v, then %v, where proxies have seen %v", still, p.Mark(), before.Mark())
+	}
+	if next, _, err := OpenPosition(path, when); err != nil || next.Mark().Behind(p.Mark()) {
+		t.Errorf("whoever starts next is at %v, behind %v, %v", next.Mark(), p.Mark(), err)
+	}
+	disk.room = true
+	if at := p.Advance(object.Gateway); at != before.Ceiling {
+		t.Errorf("position %d: it was tried again at once", at)
+	}
+	disk.at = disk.at.Add(time.Minute)
+	at := p.Advance(object.Gateway)
+	if p.Fault() != nil || at <= before.Ceiling {
+		t.Errorf("position %d after %d, %v, though there is room", at, before.Ceiling, p.Fault())
+	}
+	if next, _, err := OpenPosition(path, when); err != nil || next.next <= at {
+		t.Errorf("after a kill at %d it goes on at %d, %v", at, next.next, err)
+	}
+}
+
+func TestAnEpochThatIsNotOnDiskIsNeverGoneBelow(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "position.json")
+	disk := &full{at: when}
+	var last *Position
+	for i := range 3 { // the first start of all, then restarts; at the end there is room
+		disk.room = i == 2
+		p, lost, err := disk.open(path, when.Add(time.Duration(i)*time.Second))
+		if err != nil || lost != nil {
+			t.Fatal(err, lost)
+		}
+		if last != nil && p.Mark().Behind(last.Mark()) {
+			t.Errorf("start %d is at %v, behind %v", i, p.Mark(), last.Mark())
+		}
+		p.Advance(object.Gateway)
+		last = p
+	}
+	p, _, err := disk.open(path, when)
+	if err != nil || p.Mark().Behind(last.Mark()) {
+		t.Errorf("once on disk it goes on at %v, behind %v, %v", p.Mark(), last.Mark(), err)
+	}
+}
+
+func TestARecordThatCanNeitherBeReadNorReplacedIsNotSafe(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "position.json")
+	if err := os.MkdirAll(filepath.Join(path, "in the way"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := OpenPosition(path, when); !errors.Is(err, ErrUnsafe) {
+		t.Errorf("got %v, want that it is not safe", err)
 	}
 }
 
@@ -163,9 +244,6 @@ func TestCopiesComeBack(t *testing.T) {
 		work(k)
 		k.Close()
 	}
-	if err := os.Mkdir(filepath.Join(dir, "copies"), 0o700); err != nil {
-		t.Fatal(err)
-	}
 	keep(func(k *Keeper) {
 		k.KeepFile("a/b.yaml", [][]byte{[]byte("{\n\"a\": 1}"), []byte(`{"b":"é\n"}`)})
 		k.KeepFile("c.yaml", [][]byte{[]byte("{}")})
@@ -196,5 +274,50 @@ func TestCopiesComeBack(t *testing.T) {
 	}
 	if _, err := ReadCopy(filepath.Join(dir, "copies"), "c.yaml"); err == nil {
 		t.Error("the copy of c.yaml is still there")
+	}
+}
+
+func TestWhatCannotBeWrittenIsToldAndWrittenLater(t *testing.T) {
+	dir := t.TempDir()
+	journal, copies := filepath.Join(dir, "source", "objects.jsonl"), filepath.Join(dir, "copies")
+	for _, inTheWay := range []string{filepath.Join(dir, "source"), copies} {
+		if err := os.WriteFile(inTheWay, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k := NewKeeper(KeeperConfig{Journal: journal, Copies: copies})
+	go k.Run()
+	defer k.Close()
+	key := object.Key{Kind: object.Secret, Namespace: "default", Name: "s"}
+	k.KeepRecord(key, Record{Key: key.String(), Generation: 3, Content: "c"})
+	k.KeepFile("a.yaml", [][]byte{[]byte(`{}`)})
+	k.Notify()
+	news := func(what string) {
+		t.Helper()
+		select {
+		case <-k.News():
+		case <-time.After(20 * time.Second):
+			t.Fatalf("%s is not told of", what)
+		}
+	}
+	news("a disk that takes nothing")
+	if err := k.Fault(); err == nil || !strings.Contains(err.Error(), "a.yaml") && !strings.Contains(err.Error(), "objects.jsonl") {
+		t.Errorf("fault %v does not say what is not written", err)
+	}
+	for _, inTheWay := range []string{filepath.Join(dir, "source"), copies} {
+		if err := os.Remove(inTheWay); err != nil {
+			t.Fatal(err)
+		}
+	}
+	news("that all is written again")
+	if err := k.Fault(); err != nil {
+		t.Error(err)
+	}
+	records, _, bad, err := ReadRecords(journal)
+	if err != nil || bad > 0 || records[key] == nil || records[key].Generation != 3 {
+		t.Errorf("records %v, %d bad, %v", records, bad, err)
+	}
+	if got, err := ReadCopy(copies, "a.yaml"); err != nil || string(got) != "{}\n" {
+		t.Errorf("copy %q, %v", got, err)
 	}
 }

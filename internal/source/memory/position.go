@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
 
 	"aether.io/aether/internal/atomicfile"
@@ -22,7 +23,23 @@ import (
 // with this many, that is one write at the start.
 const reserve = 1 << 20
 
+// The back-off of what could not be written.
+const (
+	firstRetry = time.Second
+	lastRetry  = 30 * time.Second
+)
+
+// ErrUnsafe means that there may be a record of positions, which cannot be read, and that it
+// cannot be replaced: any position might be one that proxies have seen already, or an epoch
+// below theirs.
+var ErrUnsafe = errors.New("it is not known which positions are used")
+
 // Position is the epoch and sequence of a state directory. It has one owner.
+//
+// Where no more can be claimed, because the disk is full say, the position stands still at
+// the ceiling of the last claim. That is safe: nobody has seen a position above it, and
+// whoever starts next begins there or above. What is lost is that later changes compare as
+// later, and only until a claim succeeds.
 type Position struct {
 	Epoch   uint64 `json:"epoch"`
 	Ceiling uint64 `json:"ceiling"` // no position above it has been used
@@ -30,31 +47,49 @@ type Position struct {
 	path string
 	next uint64 // the last position used
 	mark watermark.Mark
+
+	fault   error // why nothing can be claimed; nil: nothing is wrong
+	retryAt time.Time
+	wait    time.Duration
+	now     func() time.Time                                       // time.Now, but in tests
+	write   func(path string, data []byte, mode os.FileMode) error // atomicfile.Write, but in tests
 }
 
 // OpenPosition continues after everything that was used before. With no record, or one
-// that cannot be read, a new epoch begins: the time, so it is above those before. The
-// error that made it so is lost; another is fatal.
+// that cannot be read, a new epoch begins: the time, so it is above those before. What made
+// it so is lost. The error is ErrUnsafe.
 func OpenPosition(path string, now time.Time) (p *Position, lost, err error) {
-	p = &Position{path: path}
-	data, err := os.ReadFile(path)
+	p = &Position{path: path, now: time.Now, write: atomicfile.Write}
+	return p.open(now)
+}
+
+func (p *Position) open(now time.Time) (opened *Position, lost, err error) {
+	data, unread := os.ReadFile(p.path)
+	err = unread
 	if err == nil {
 		err = json.Unmarshal(data, p)
 	}
 	if err == nil && p.Epoch == 0 {
-		err = errors.New("no epoch in " + path)
+		err = errors.New("no epoch in " + p.path)
 	}
+	absent := errors.Is(err, fs.ErrNotExist)
 	if err != nil {
-		if !errors.Is(err, fs.ErrNotExist) {
+		if !absent {
 			lost = err
 		}
 		p.Epoch, p.Ceiling = uint64(max(now.UnixMilli(), 1)), 0
 	}
 	p.next = p.Ceiling
-	if err := p.claim(); err != nil {
-		return nil, lost, err
+	p.Claim()
+	if p.fault != nil && unread != nil && !absent { // a later start may be able to read it
+		return nil, lost, fmt.Errorf("%w: %w; %w", ErrUnsafe, unread, p.fault)
 	}
-	p.next++ // the state at the start is itself later than anything before
+	if p.fault == nil {
+		p.next++ // the state at the start is itself later than anything before
+	} else {
+		p.next = max(p.next, 1)
+		p.Ceiling = p.next
+	}
 	p.mark = watermark.Mark{Epoch: p.Epoch, Positions: map[string]uint64{}}
 	for _, k := range object.Kinds() {
 		p.mark.Positions[string(k)] = p.next
@@ -62,29 +97,43 @@ func OpenPosition(path string, now time.Time) (p *Position, lost, err error) {
 	return p, lost, nil
 }
 
-func (p *Position) claim() error {
-	p.Ceiling = p.next + reserve
-	data, err := json.Marshal(p)
-	if err != nil {
-		return err
+// Claim claims positions if there is none left, unless that failed a moment ago.
+func (p *Position) Claim() {
+	if p.next < p.Ceiling || p.now().Before(p.retryAt) {
+		return
 	}
-	if err := atomicfile.Write(p.path, append(data, '\n'), 0o600); err != nil {
-		return fmt.Errorf("claim positions: %w", err)
+	claimed := Position{Epoch: p.Epoch, Ceiling: p.next + reserve}
+	data, err := json.Marshal(claimed)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(p.path), 0o700)
 	}
-	return nil
+	if err == nil {
+		err = p.write(p.path, append(data, '\n'), 0o600)
+	}
+	if p.fault = err; err != nil {
+		p.wait = min(max(2*p.wait, firstRetry), lastRetry)
+		p.retryAt = p.now().Add(p.wait)
+		return
+	}
+	p.Ceiling, p.wait, p.retryAt = claimed.Ceiling, 0, time.Time{}
 }
+
+// Fault is why nothing can be claimed; nil if nothing is wrong.
+func (p *Position) Fault() error { return p.fault }
+
+// Retry is when to try to claim again; zero if nothing is wrong.
+func (p *Position) Retry() time.Time { return p.retryAt }
 
 // Mark is the position as others compare it; a copy.
 func (p *Position) Mark() watermark.Mark { return p.mark.Clone() }
 
-// Advance uses the next position for a change of an object of that kind.
-func (p *Position) Advance(k object.Kind) (uint64, error) {
-	if p.next == p.Ceiling {
-		if err := p.claim(); err != nil {
-			return 0, err
-		}
+// Advance uses the next position for a change of an object of that kind, or the last one
+// again where none can be claimed.
+func (p *Position) Advance(k object.Kind) uint64 {
+	p.Claim()
+	if p.next < p.Ceiling {
+		p.next++
 	}
-	p.next++
 	p.mark.Positions[string(k)] = p.next
-	return p.next, nil
+	return p.next
 }

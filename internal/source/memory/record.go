@@ -47,7 +47,8 @@ func (r *Record) UID() types.UID {
 }
 
 // ReadRecords reads a journal: a record a line, a later one in the place of an earlier
-// one. Lines that cannot be read, such as one that was cut short, are counted as bad.
+// one. Lines that cannot be read, such as one that was cut short, are counted as bad. There
+// are records, if none, also with an error.
 func ReadRecords(path string) (records map[object.Key]*Record, lines, bad int, err error) {
 	records = map[object.Key]*Record{}
 	data, err := os.ReadFile(path)
@@ -55,7 +56,7 @@ func ReadRecords(path string) (records map[object.Key]*Record, lines, bad int, e
 		return records, 0, 0, nil
 	}
 	if err != nil {
-		return nil, 0, 0, fmt.Errorf("read what is remembered of objects: %w", err)
+		return records, 0, 0, fmt.Errorf("read what is remembered of objects: %w", err)
 	}
 	for line := range bytes.Lines(data) {
 		lines++

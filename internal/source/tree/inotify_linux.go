@@ -80,6 +80,11 @@ func (n *notifier) push(events []event) {
 		n.queue, n.overflow = nil, true
 	}
 	n.mu.Unlock()
+	n.poke()
+}
+
+// poke wakes who takes.
+func (n *notifier) poke() {
 	select {
 	case n.wake <- struct{}{}:
 	default:

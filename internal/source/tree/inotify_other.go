@@ -21,5 +21,6 @@ func (*notifier) take() (events []event, first time.Time, overflow bool) { retur
 func (*notifier) add(string) (int, error) { return 0, errors.ErrUnsupported }
 func (*notifier) remove(int)              {}
 func (*notifier) close()                  {}
+func (*notifier) poke()                   {}
 
 func links(fs.FileInfo) uint64 { return 1 }

@@ -1,19 +1,25 @@
 package tree
 
 import (
+	"errors"
 	"io/fs"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"aether.io/aether/internal/source/disk"
 )
 
 // scan reads folder p and those below it and notes every file to be looked at. It watches
 // before it reads, so nothing falls between.
 func (t *Tree) scan(p string) {
 	delete(t.faults, p)
-	if strings.Count(p, "/") > maxDepth || t.circular(p) {
+	if strings.Count(p, "/") > maxDepth {
+		return
+	}
+	real, err := t.real(p)
+	if err == nil && t.circular(p, real) {
 		return
 	}
 	d := t.dirs[p]
@@ -21,19 +27,23 @@ func (t *Tree) scan(p string) {
 		d = newDir()
 		t.dirs[p] = d
 	}
-	wd, err := t.notes.add(t.abs(p))
+	if errors.Is(err, disk.ErrNoAnswer) { // nor is it known whether it is to be read
+		t.faults[p] = err
+		return
+	}
+	if err == nil {
+		d.real = real
+	}
+	wd, err := t.add(p, t.abs(p))
 	if err == nil {
 		t.register(p, d, wd)
 	} else {
 		t.faults[p] = err
 	}
-	entries, err := os.ReadDir(t.abs(p))
+	entries, err := t.entries(p)
 	if err != nil {
 		t.faults[p] = err // its files stay as they were
 		return
-	}
-	if real, err := filepath.EvalSymlinks(t.abs(p)); err == nil {
-		d.real = real
 	}
 	t.compare(p, d, entries)
 }
@@ -48,8 +58,7 @@ func (t *Tree) compare(p string, d *dir, entries []fs.DirEntry) {
 		}
 		link, isDir := e.Type()&fs.ModeSymlink != 0, e.IsDir()
 		if link {
-			info, err := os.Stat(t.abs(path.Join(p, name)))
-			isDir = err == nil && info.IsDir()
+			isDir = t.leadsToFolder(d, path.Join(p, name))
 		}
 		switch {
 		case isDir:
@@ -103,14 +112,10 @@ func (d *dir) forget(name string) {
 	delete(d.links, name)
 }
 
-// circular reports whether p leads back to a folder that it is in, or to the one that
-// is not read.
-func (t *Tree) circular(p string) bool {
+// circular reports whether p, which is real, leads back to a folder that it is in, or to
+// the one that is not read.
+func (t *Tree) circular(p, real string) bool {
 	if p == "" {
-		return false
-	}
-	real, err := filepath.EvalSymlinks(t.abs(p))
-	if err != nil {
 		return false
 	}
 	if real == t.except {
@@ -197,7 +202,10 @@ func (t *Tree) release(wd int, w *watch) {
 func (t *Tree) follow(p string) {
 	real := ""
 	if d := t.dirs[parent(p)]; d != nil && d.links[path.Base(p)] {
-		real, _ = filepath.EvalSymlinks(t.abs(p)) // a link to nothing is found out when it is read
+		var err error
+		if real, err = t.real(p); errors.Is(err, disk.ErrNoAnswer) {
+			return
+		} // a link to nothing is found out when it is read
 	}
 	if t.linked[p] == real {
 		return
@@ -217,7 +225,7 @@ func (t *Tree) follow(p string) {
 	if real == "" {
 		return
 	}
-	wd, err := t.notes.add(filepath.Dir(real))
+	wd, err := t.add(p, filepath.Dir(real))
 	if err != nil {
 		return // looked at again when something beside the link changes
 	}

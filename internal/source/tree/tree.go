@@ -12,18 +12,22 @@
 // A file that is created but not yet closed, or that is gone, is looked at only after a
 // moment (Settle): editors write by removing and creating. A file that is renamed into
 // place or closed after writing is looked at at once.
+//
+// What the operating system does not answer for in time is as it was: a folder is a fault, a
+// file cannot be read, and both are looked at again when there is an answer. See package disk.
 package tree
 
 import (
 	"errors"
 	"io/fs"
 	"maps"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"aether.io/aether/internal/source/disk"
 )
 
 // Settle is how long a file that vanished or appeared empty-handed is left alone.
@@ -41,15 +45,18 @@ type Config struct {
 	Except string           // a folder that is not read, whichever way leads to it; "": none
 	Settle time.Duration    // 0: Settle
 	Now    func() time.Time // nil: time.Now
+	Disk   disk.Config      // how files are looked at; its Wake is the tree's own
 }
 
-// Tree follows one directory. All methods but Wake belong to one goroutine.
+// Tree follows one directory. All methods but Wake and Read belong to one goroutine; Read
+// may be called by several between two calls of Take.
 type Tree struct {
 	root   string
 	except string // its real path
 	settle time.Duration
 	now    func() time.Time
 	notes  *notifier
+	disk   *disk.Disk
 
 	dirs   map[string]*dir // by path; "" is the root
 	watch  map[int]*watch
@@ -132,12 +139,19 @@ func Open(cfg Config) (*Tree, error) {
 	if t.now == nil {
 		t.now = time.Now
 	}
-	t.notes, err = newNotifier(t.now)
-	return t, err
+	if t.notes, err = newNotifier(t.now); err != nil {
+		return nil, err
+	}
+	cfg.Disk.Wake = t.notes.poke
+	t.disk = disk.New(cfg.Disk)
+	return t, nil
 }
 
 // Close stops following.
-func (t *Tree) Close() { t.notes.close() }
+func (t *Tree) Close() {
+	t.disk.Close()
+	t.notes.close()
+}
 
 // Wake has a value when Take has something to say.
 func (t *Tree) Wake() <-chan struct{} { return t.notes.wake }
@@ -147,6 +161,9 @@ func (t *Tree) Take() Seen {
 	events, first, overflow := t.notes.take()
 	for _, e := range events {
 		t.handle(e)
+	}
+	for _, name := range t.disk.Answered() {
+		t.answered(name)
 	}
 	now := t.now()
 	if overflow || t.rescan || (t.absent != nil && !now.Before(t.retry)) {
@@ -193,7 +210,7 @@ func (t *Tree) due(p string) {
 		return
 	}
 	t.look[p] = true
-	info, err := os.Lstat(t.abs(p))
+	info, err := t.lstat(p)
 	if d := t.dirs[parent(p)]; d != nil && err == nil && !info.IsDir() {
 		d.addFile(path.Base(p), isLink(info))
 	}
@@ -264,24 +281,22 @@ func (t *Tree) entry(p string, e event) {
 // appeared handles a name that was created, written or moved to its place.
 func (t *Tree) appeared(d *dir, at string, e event) {
 	name := path.Base(at)
-	info, err := os.Lstat(t.abs(at))
+	info, err := t.lstat(at)
 	if err != nil {
 		if wanted(name) && !e.dir {
 			t.later(at)
 		}
 		return
 	}
-	link := isLink(info)
+	link, isFolder := isLink(info), info.IsDir()
 	if link {
-		if target, err := os.Stat(t.abs(at)); err == nil {
-			info = target
-		}
+		isFolder = t.leadsToFolder(d, at)
 	}
-	if d.subs[name] && !info.IsDir() {
+	if d.subs[name] && !isFolder {
 		t.drop(at)
 	}
 	switch {
-	case info.IsDir():
+	case isFolder:
 		d.addSub(name, link)
 		t.scan(at)
 	case !wanted(name):
@@ -348,7 +363,7 @@ func wanted(name string) bool {
 // readAll reads the tree from its root, which may be another directory than before.
 func (t *Tree) readAll(now time.Time) {
 	t.rescan, t.absent = false, nil
-	info, err := os.Stat(t.root)
+	info, err := t.stat("")
 	if err == nil && !info.IsDir() {
 		err = &fs.PathError{Op: "read", Path: t.root, Err: errors.New("is not a directory")}
 	}
@@ -367,11 +382,11 @@ func (t *Tree) readAll(now time.Time) {
 
 // watchParent watches for another link in the place of a root that is a link.
 func (t *Tree) watchParent() error {
-	info, err := os.Lstat(t.root)
+	info, err := t.lstat("")
 	if err != nil || !isLink(info) {
 		return err
 	}
-	wd, err := t.notes.add(filepath.Dir(t.root))
+	wd, err := t.add("", filepath.Dir(t.root))
 	if err != nil {
 		return err
 	}
