@@ -2,7 +2,6 @@ package check
 
 import (
 	"bytes"
-	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -24,7 +23,7 @@ func Authorities(bundle []byte) ([]byte, error) {
 		if block.Type != "CERTIFICATE" {
 			return nil, fmt.Errorf("block %d is a %s, want certificates only", blocks, block.Type)
 		}
-		c, err := x509.ParseCertificate(block.Bytes)
+		c, err := parseCertificate(block.Bytes)
 		if err != nil {
 			return nil, fmt.Errorf("certificate %d: %w", blocks, err)
 		}

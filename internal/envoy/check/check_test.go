@@ -123,6 +123,10 @@ func FuzzKeyPair(f *testing.F) {
 	ed := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
 	f.Add(certificate(f, ed), pkcs8(f, ed))
 	f.Add([]byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), []byte("-----BEGIN PRIVATE KEY-----\n-----END PRIVATE KEY-----\n"))
+	for _, o := range oddities() {
+		chain, key := o.pair()
+		f.Add(chain, key)
+	}
 	f.Fuzz(func(t *testing.T, chain, key []byte) {
 		c, k, err := KeyPair(chain, key)
 		if err != nil {

@@ -29,12 +29,12 @@ func KeyPair(chainPEM, keyPEM []byte) (chain, key []byte, err error) {
 	if err != nil {
 		return nil, nil, describe(chainPEM, keyPEM, err)
 	}
-	if err := checkPublicKey(pair.Leaf); err != nil {
+	if err := errors.Join(checkPublicKey(pair.Leaf), checkLeaf(pair.Leaf)); err != nil {
 		return nil, nil, fmt.Errorf("certificate: %w", err)
 	}
 	var out bytes.Buffer
 	for i, der := range pair.Certificate {
-		if _, err := x509.ParseCertificate(der); err != nil {
+		if _, err := parseCertificate(der); err != nil {
 			return nil, nil, fmt.Errorf("certificate %d of the chain: %w", i+1, err)
 		}
 		if err := pem.Encode(&out, &pem.Block{Type: "CERTIFICATE", Bytes: der}); err != nil {
