@@ -11,15 +11,6 @@ import (
 	"unicode/utf8"
 )
 
-const (
-	// maxRegexSize bounds a regular expression's program, by our estimate, which is
-	// never below RE2's own count.
-	maxRegexSize = 1000
-	// EnvoyMaxRegexSize is what the bootstrap has Envoy refuse. Its default of 100 is
-	// less than many honest patterns need.
-	EnvoyMaxRegexSize = 4 * maxRegexSize
-)
-
 // Regex tells whether Envoy's RE2 will take the pattern. Envoy has RE2 match bytes
 // (Latin-1): so the pattern is read as the characters that its bytes are, and Go's
 // parser, which is a port of RE2's, then sees what RE2 sees.
@@ -37,8 +28,8 @@ func Regex(pattern string) error {
 	if escape, ok := unknownEscape(pattern); ok {
 		return fmt.Errorf("regex %q: RE2 has no %s", pattern, escape)
 	}
-	if n := regexSize(re.Simplify()) + 4; n > maxRegexSize {
-		return fmt.Errorf("regex of %d characters: its program is too large (%d, at most %d)", len(pattern), n, maxRegexSize)
+	if err := checkProgram(re.Simplify()); err != nil {
+		return fmt.Errorf("regex of %d characters: %w", len(pattern), err)
 	}
 	return nil
 }
@@ -108,33 +99,4 @@ func knownClass(name string) bool {
 		return false
 	}
 	return unicode.Categories[name] != nil || unicode.Scripts[name] != nil
-}
-
-// regexSize is an upper bound of the instructions RE2 compiles re to.
-func regexSize(re *syntax.Regexp) int {
-	n := 0
-	for _, sub := range re.Sub {
-		n += regexSize(sub)
-	}
-	switch re.Op {
-	case syntax.OpLiteral:
-		n += 2 * len(re.Rune)
-		if re.Flags&syntax.FoldCase == 0 {
-			n -= len(re.Rune)
-		}
-	case syntax.OpCharClass:
-		n++
-		for i := 0; i < len(re.Rune) && re.Rune[i] <= math.MaxUint8; i += 2 {
-			n += 2
-		}
-	case syntax.OpAnyChar, syntax.OpAnyCharNotNL:
-		n += 4
-	case syntax.OpCapture, syntax.OpStar, syntax.OpPlus, syntax.OpQuest, syntax.OpRepeat:
-		n += 2
-	case syntax.OpAlternate:
-		n += len(re.Sub)
-	default:
-		n++
-	}
-	return n
 }
