@@ -83,8 +83,13 @@ type Object interface {
 	runtime.Object
 }
 
-// Change says that the object of that key is now Object, or gone if Object is nil.
+// Change says that the object of that key is now Object, or that there is none if Object
+// is nil.
 type Change struct {
 	Key    Key
 	Object Object
+	// Refused is why what is written under the key now is not Object: it was not admitted,
+	// and the last version that was stays in effect, if there ever was one. Empty: Object
+	// is what is written.
+	Refused string
 }

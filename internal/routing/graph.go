@@ -53,7 +53,10 @@ type Delta struct {
 type Graph struct {
 	units  *unit.Units
 	newest map[object.Key]object.Object // as they came in
-	held   map[object.Key]object.Object // what is compiled instead; nil: as if absent
+	// refused is why what is written now of an object did not come in, which may then be
+	// in newest as it was before or not at all.
+	refused map[object.Key]string
+	held    map[object.Key]object.Object // what is compiled instead; nil: as if absent
 }
 
 // New makes a graph of no objects.
@@ -70,8 +73,9 @@ func New(c Config) (*Graph, error) {
 		return nil, fmt.Errorf("routing: address to bind %s: a zone is not supported", ip)
 	}
 	return &Graph{
-		newest: map[object.Key]object.Object{},
-		held:   map[object.Key]object.Object{},
+		newest:  map[object.Key]object.Object{},
+		refused: map[object.Key]string{},
+		held:    map[object.Key]object.Object{},
 		units: unit.New(unit.Config{
 			ControllerName:   c.ControllerName,
 			ReleaseNamespace: c.ReleaseNamespace,
@@ -98,6 +102,11 @@ func (g *Graph) Apply(changes []object.Change) Delta {
 	}
 	return g.settle()
 }
+		if c.Refused == "" {
+			delete(g.refused, c.Key)
+		} else {
+			g.refused[c.Key] = c.Refused
+		}
 
 // Hold replaces the set of objects that are quarantined because Envoy refused what was
 // made of them: instead of the newest, the graph compiles the object given here, or, for
@@ -126,12 +135,13 @@ func (g *Graph) Hold(held map[object.Key]object.Object) Delta {
 // enter takes in what is now to be seen under k. This is the one place where a hold puts
 // an older object in front of the newest.
 func (g *Graph) enter(k object.Key) {
-	newest := g.newest[k]
-	if newest == nil {
+	newest, refused := g.newest[k], g.refused[k]
+	switch {
+	case newest == nil && refused == "":
 		g.units.Delete(k)
 		return
 	}
-	e := unit.Entry{Object: newest, Generation: newest.GetGeneration()}
+	e := unit.Entry{Object: newest, Generation: newest.GetGeneration(), Refused: refused}
 	if older, held := g.held[k]; held {
 		if e.Held = older == nil; older != nil {
 			e.Object = older
@@ -142,6 +152,9 @@ func (g *Graph) enter(k object.Key) {
 
 // settle computes what the entered objects reach and collects what came out.
 func (g *Graph) settle() Delta {
+	case newest == nil:
+		g.units.Set(k, unit.Entry{Refused: refused})
+		return
 	g.units.Settle()
 	resources, statuses := g.units.Drain()
 	d := Delta{Worlds: map[scope.Scope]resource.Delta{}}

@@ -20,7 +20,7 @@ func TestAnySequenceOfChangesEndsInWhatAFreshGraphGives(t *testing.T) {
 	for seed := range *seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			g := &generator{Rand: rand.New(rand.NewPCG(seed, 1))}
-			all, held := map[object.Key]object.Object{}, map[object.Key]object.Object{}
+			all, refused, held := map[object.Key]object.Object{}, map[object.Key]string{}, map[object.Key]object.Object{}
 			r := newReplica(t)
 			r.apply()
 			for step := range 60 {
@@ -36,10 +36,13 @@ func TestAnySequenceOfChangesEndsInWhatAFreshGraphGives(t *testing.T) {
 					if all[c.Key] = c.Object; c.Object == nil {
 						delete(all, c.Key)
 					}
+					if refused[c.Key] = c.Refused; c.Refused == "" {
+						delete(refused, c.Key)
+					}
 				}
 				r.apply(batch...)
 				if step%20 == 19 {
-					requireFresh(t, g, r, all, held)
+					requireFresh(t, g, r, all, refused, held)
 				}
 			}
 		})
@@ -60,13 +63,21 @@ func (g *generator) hold(all map[object.Key]object.Object) map[object.Key]object
 	return held
 }
 
-// requireFresh compares r with a graph that gets the final objects at once, in another order.
-func requireFresh(t *testing.T, g *generator, r *replica, all, held map[object.Key]object.Object) {
+// requireFresh compares r with a graph that gets the final objects at once, in another
+// order; refused is why something else is written of some of them, and of some that are not.
+func requireFresh(t *testing.T, g *generator, r *replica, all map[object.Key]object.Object, refused map[object.Key]string, held map[object.Key]object.Object) {
 	t.Helper()
 	fresh := newReplica(t)
+	final := map[object.Key]object.Change{}
+	for k, why := range refused {
+		final[k] = object.Change{Key: k, Refused: why}
+	}
+	for k, o := range all {
+		final[k] = object.Change{Key: k, Object: copyOf(o), Refused: refused[k]}
+	}
 	var changes []object.Change
-	for _, k := range shuffled(g, key.Sorted(all, object.Key.Compare)) {
-		changes = append(changes, object.Change{Key: k, Object: copyOf(all[k])})
+	for _, k := range shuffled(g, key.Sorted(final, object.Key.Compare)) {
+		changes = append(changes, final[k])
 	}
 	fresh.apply(changes...)
 	fresh.take(fresh.graph.Hold(held))

@@ -62,10 +62,14 @@ func (g *generator) change() object.Change {
 		key.Name = pick(g, "default", "default", "other")
 	default:
 	}
-	if g.IntN(5) == 0 {
-		return object.Change{Key: key}
+	c := object.Change{Key: key}
+	if g.IntN(5) > 0 {
+		c.Object = g.object(key)
 	}
-	return object.Change{Key: key, Object: g.object(key)}
+	if g.IntN(6) == 0 {
+		c.Refused = "is odd"
+	}
+	return c
 }
 
 func (g *generator) object(k object.Key) object.Object {

@@ -247,7 +247,7 @@ func (f *following) next(ctx context.Context) (batch *Batch, wait time.Duration,
 func (f *following) emit(replacements []replaced, now time.Time) []object.Change {
 	changes := make([]object.Change, 0, len(replacements))
 	for _, r := range replacements {
-		changes = append(changes, object.Change{Key: r.key})
+		changes = append(changes, object.Change{Key: r.key, Refused: r.refused})
 	}
 	slices.SortFunc(changes, compareChanges(f.rank)) // so that positions follow the order too
 	versions := make(map[object.Key]*version, len(replacements))
@@ -259,8 +259,10 @@ func (f *following) emit(replacements []replaced, now time.Time) []object.Change
 		at := f.position.Advance(key.Kind)
 		v := versions[key]
 		if v == nil {
-			delete(f.records, key)
-			f.keeper.KeepRecord(key, memory.Record{Key: key.String(), Gone: true})
+			if f.records[key] != nil {
+				delete(f.records, key)
+				f.keeper.KeepRecord(key, memory.Record{Key: key.String(), Gone: true})
+			}
 			continue
 		}
 		r := f.records[key]

@@ -4,9 +4,15 @@ package source
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/big"
 	"os"
 	"path/filepath"
 	"slices"
@@ -41,6 +47,7 @@ type rig struct {
 	batches    chan Batch
 
 	objects map[object.Key]object.Object
+	refused map[object.Key]string
 	last    Batch
 	all     []Batch
 }
@@ -63,6 +70,7 @@ func (r *rig) start() *rig {
 	r.must(err)
 	d.disk = r.disk
 	r.objects, r.all, r.batches = map[object.Key]object.Object{}, nil, make(chan Batch)
+	r.refused = map[object.Key]string{}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	batches := r.batches
@@ -114,13 +122,14 @@ func (r *rig) apply(b Batch) {
 		}
 		seen[c.Key] = true
 		if c.Object == nil {
-			if r.objects[c.Key] == nil {
+			if r.objects[c.Key] == nil && c.Refused == r.refused[c.Key] {
 				r.Errorf("%s is removed and was not there", c.Key)
 			}
 			delete(r.objects, c.Key)
 		} else {
 			r.objects[c.Key] = c.Object
 		}
+		r.refused[c.Key] = c.Refused
 	}
 	if !b.Synced || b.Mark.Behind(r.last.Mark) {
 		r.Errorf("synced %v, mark %v after %v", b.Synced, b.Mark, r.last.Mark)
@@ -365,6 +374,63 @@ func TestAnInvalidObjectKeepsItsLastGoodVersion(t *testing.T) {
 	r.write("a.yaml", refused)
 	r.problems("Refused a.yaml document 1")
 	r.want()
+}
+
+// An API server would take these: what was in use stays so, and whoever uses it is told.
+func TestMaterialThatNobodyCouldUseDoesNotReplaceWhatIsInUse(t *testing.T) {
+	r := newRig(t)
+	ca := func(text string) string {
+		return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: ca}\ndata: {ca.crt: %q}\n", text)
+	}
+	key := object.Key{Kind: object.ConfigMap, Namespace: "default", Name: "ca"}
+	told := func(part string) func() bool {
+		return func() bool {
+			for _, c := range r.last.Changes {
+				if c.Key == key {
+					return (part == "") == (c.Refused == "") && strings.Contains(c.Refused, part)
+				}
+			}
+			return false
+		}
+	}
+	good := string(certificate(t))
+	r.write("a.yaml", ca("damaged"))
+	r.start()
+	r.until("told that there is none", told("no PEM certificate"))
+	if r.objects[key] != nil {
+		t.Error("it is in effect")
+	}
+	r.write("a.yaml", ca(good))
+	r.until("told that all is well", told(""))
+	r.want("ConfigMap/default/ca")
+	r.write("a.yaml", ca(good+"-----BEGIN CERTIFICATE-----\n"))
+	r.until("told that the newest is refused", told("cut off or damaged"))
+	r.restart()
+	if !told("cut off or damaged")() {
+		t.Errorf("after a restart: told %v", r.last.Changes)
+	}
+	if got := r.object(key.String()).(*corev1.ConfigMap).Data["ca.crt"]; got != good {
+		t.Errorf("after a restart: in effect is %q", got)
+	}
+	r.problems("Refused a.yaml document 1 ConfigMap/default/ca: data: ca.crt: a PEM block is cut off or damaged")
+	r.remove("a.yaml")
+	r.until("told that it is gone", told(""))
+	r.want()
+}
+
+// certificate is one in PEM.
+func certificate(t *testing.T) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
 // Who renames a file and makes a mistake in it must not get the defaults instead.

@@ -25,6 +25,7 @@ type index struct {
 	claims   map[object.Key][]*claim // sorted by file; one a file
 	spaces   map[string]int          // how many objects in effect each namespace holds
 	live     map[object.Key]*version // what is in effect
+	refused  map[object.Key]string   // why that, or nothing, is in effect and not what is written
 	problems map[string][]Problem    // by file; only files that have some
 }
 
@@ -75,7 +76,7 @@ type loaded struct {
 func newIndex() *index {
 	return &index{
 		files: map[string]*file{}, claims: map[object.Key][]*claim{}, spaces: map[string]int{},
-		live: map[object.Key]*version{}, problems: map[string][]Problem{},
+		live: map[object.Key]*version{}, refused: map[object.Key]string{}, problems: map[string][]Problem{},
 	}
 }
 
@@ -303,10 +304,31 @@ func implied(name string) *version {
 	return &version{object: ns, content: sha256.Sum256([]byte(`{"kind":"Namespace"}`)), whole: sha256.Sum256([]byte("implied"))}
 }
 
-// replaced is one object whose version in effect changed; a nil now is gone.
+// refusal is why what is written of an object is not in effect; empty if it is. It is said
+// by the file that has the object, or, if none has, by the first that speaks of it.
+func (x *index) refusal(key object.Key) string {
+	c := x.owner(key)
+	if c == nil && len(x.claims[key]) > 0 {
+		c = x.claims[key][0]
+	}
+	if c == nil {
+		return ""
+	}
+	var list []string
+	for _, f := range c.findings {
+		if f.Severity == Refused {
+			list = append(list, strings.TrimPrefix(f.Path+": "+f.Message, ": "))
+		}
+	}
+	return strings.Join(list, "; ")
+}
+
+// replaced is one object whose version in effect changed, or why it is not what is
+// written; a nil now is gone.
 type replaced struct {
 	key         object.Key
 	before, now *version
+	refused     string
 }
 
 // settle puts into effect what was touched, and says what that changed.
@@ -317,11 +339,15 @@ func (x *index) settle(t *touched) []replaced {
 			t.files[c.file.path] = true
 		}
 		x.inherit(key, x.live[key], t)
-		before, now := x.live[key], x.wanted(key)
-		if before == nil && now == nil || before != nil && now != nil && before.whole == now.whole {
+		before, now, refused := x.live[key], x.wanted(key), x.refusal(key)
+		unchanged := before == nil && now == nil || before != nil && now != nil && before.whole == now.whole
+		if unchanged && x.refused[key] == refused {
 			return
 		}
-		out = append(out, replaced{key, before, now})
+		out = append(out, replaced{key, before, now, refused})
+		if x.refused[key] = refused; refused == "" {
+			delete(x.refused, key)
+		}
 		if now == nil {
 			delete(x.live, key)
 		} else {

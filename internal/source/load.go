@@ -17,6 +17,7 @@ import (
 	"aether.io/aether/internal/logkey"
 	"aether.io/aether/internal/object"
 	"aether.io/aether/internal/source/manifest"
+	"aether.io/aether/internal/source/material"
 	"aether.io/aether/internal/source/memory"
 	"aether.io/aether/internal/source/tree"
 )
@@ -109,10 +110,23 @@ func (f *following) admit(ctx context.Context, l *loaded) bool {
 		if v := f.index.live[doc.Key]; v != nil && v.raw != nil {
 			old = &manifest.Document{Key: doc.Key, Raw: v.raw}
 		}
-		l.admitted[i] = f.decoder.Decode(ctx, doc, old)
+		l.admitted[i] = f.decode(ctx, doc, old)
 		good = good && l.admitted[i].Object != nil
 	}
 	return good
+}
+
+// decode refuses what an API server would, and what nobody could use.
+func (f *following) decode(ctx context.Context, doc, old *manifest.Document) manifest.Admitted {
+	a := f.decoder.Decode(ctx, doc, old)
+	if a.Object == nil {
+		return a
+	}
+	if why := material.Problem(a.Object); why != "" {
+		a.Object = nil
+		a.Findings = append(a.Findings, manifest.Finding{Severity: Refused, Path: "data", Message: why})
+	}
+	return a
 }
 
 // admitCopy makes claims of a last good copy. What is not good any more, because the
@@ -128,7 +142,7 @@ func (f *following) admitCopy(ctx context.Context, objects []byte) []*claim {
 		if doc.Key == (object.Key{}) {
 			continue
 		}
-		if a := f.decoder.Decode(ctx, doc, nil); a.Object != nil {
+		if a := f.decode(ctx, doc, nil); a.Object != nil {
 			out = append(out, &claim{key: doc.Key, raw: doc.Raw, good: newVersion(doc.Raw, a)})
 		}
 	}

@@ -15,8 +15,20 @@ import (
 
 // Certificate is what a Secret is to a listener.
 type Certificate struct {
-	Resource *resource.Resource // nil if Invalid
-	Invalid  string             // why it is no certificate; empty if it is one
+	Resource *resource.Resource // nil: there is none
+	Problem  string             // why there is none, or why it is not the newest; empty if all is well
+}
+
+// Behind is the certificate of a Secret of which something else is written now that is
+// refused.
+func (c Certificate) Behind(refused string) Certificate {
+	if refused == "" {
+		return c
+	}
+	if c.Problem = "is refused: " + refused; c.Resource != nil {
+		c.Problem += "; the version before it is in effect"
+	}
+	return c
 }
 
 // Read reads the Secret of that name; nil is one that does not exist. Dates are not
@@ -24,9 +36,9 @@ type Certificate struct {
 func Read(n key.Name, s *corev1.Secret) Certificate {
 	switch {
 	case s == nil:
-		return Certificate{Invalid: "does not exist"}
+		return Certificate{Problem: "does not exist"}
 	case s.Type != corev1.SecretTypeTLS:
-		return Certificate{Invalid: "is not of type " + string(corev1.SecretTypeTLS)}
+		return Certificate{Problem: "is not of type " + string(corev1.SecretTypeTLS)}
 	}
 	r, err := envoy.Secret{
 		Name:   n.String(),
@@ -38,7 +50,7 @@ func Read(n key.Name, s *corev1.Secret) Certificate {
 		err = e.Err
 	}
 	if err != nil {
-		return Certificate{Invalid: err.Error()}
+		return Certificate{Problem: err.Error()}
 	}
 	return Certificate{Resource: r}
 }

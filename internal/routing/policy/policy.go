@@ -133,8 +133,10 @@ func (p *Policy) readRefs(n key.Name, refs []gatewayv1.LocalObjectReference, fin
 		}
 		from := key.Name{Namespace: n.Namespace, Name: string(ref.Name)}
 		b := find(kind, from)
-		if b.Invalid != "" {
-			reject(gatewayv1.BackendTLSPolicyReasonInvalidCACertificateRef, "caCertificateRef: %s %s: %s", kind, from, b.Invalid)
+		if b.Problem != "" {
+			reject(gatewayv1.BackendTLSPolicyReasonInvalidCACertificateRef, "caCertificateRef: %s %s: %s", kind, from, b.Problem)
+		}
+		if b.Authorities == nil {
 			continue
 		}
 		t.Authorities = slices.Concat(t.Authorities, b.Authorities)

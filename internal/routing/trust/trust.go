@@ -15,14 +15,26 @@ const Key = "ca.crt"
 
 // Bundle is what one object contributes. The zero Bundle is none.
 type Bundle struct {
-	Authorities []byte // PEM in the one form, each certificate once; nil if Invalid
-	Invalid     string // why there are none
+	Authorities []byte // PEM in the one form, each certificate once; nil: there are none
+	Problem     string // why there are none, or why they are not the newest; empty if all is well
+}
+
+// Behind is the bundle of an object of which something else is written now that is
+// refused.
+func (b Bundle) Behind(refused string) Bundle {
+	if refused == "" {
+		return b
+	}
+	if b.Problem = "is refused: " + refused; b.Authorities != nil {
+		b.Problem += "; the version before it is in effect"
+	}
+	return b
 }
 
 // ReadConfigMap reads a ConfigMap; nil is one that does not exist.
 func ReadConfigMap(o *corev1.ConfigMap) Bundle {
 	if o == nil {
-		return Bundle{Invalid: "does not exist"}
+		return Bundle{Problem: "does not exist"}
 	}
 	if text, there := o.Data[Key]; there {
 		return read([]byte(text), true)
@@ -35,7 +47,7 @@ func ReadConfigMap(o *corev1.ConfigMap) Bundle {
 // is read or said.
 func ReadSecret(o *corev1.Secret) Bundle {
 	if o == nil {
-		return Bundle{Invalid: "does not exist"}
+		return Bundle{Problem: "does not exist"}
 	}
 	data, there := o.Data[Key]
 	return read(data, there)
@@ -43,11 +55,11 @@ func ReadSecret(o *corev1.Secret) Bundle {
 
 func read(data []byte, there bool) Bundle {
 	if !there {
-		return Bundle{Invalid: "has no entry " + Key}
+		return Bundle{Problem: "has no entry " + Key}
 	}
 	pem, err := check.Authorities(data)
 	if err != nil {
-		return Bundle{Invalid: fmt.Sprintf("%s: %v", Key, err)}
+		return Bundle{Problem: fmt.Sprintf("%s: %v", Key, err)}
 	}
 	return Bundle{Authorities: pem}
 }

@@ -43,6 +43,8 @@ func (u *Units) computeClients(c *sheet.Cell, k key.Port) clients {
 			if out.Refs.IsZero() {
 				out.Refs = why
 			}
+		}
+		if pem == nil {
 			continue
 		}
 		m.Authorities = append(m.Authorities, pem...)
@@ -61,7 +63,8 @@ func (u *Units) computeClients(c *sheet.Cell, k key.Port) clients {
 	return out
 }
 
-// authorities resolves one caCertificateRef.
+// authorities resolves one caCertificateRef: what it is good for, if anything, and what is
+// wrong.
 func (u *Units) authorities(c *sheet.Cell, from string, n key.Name, ref *gatewayv1.ObjectReference) ([]byte, condition.Problem) {
 	switch {
 	case ref.Group != "" || ref.Kind != "ConfigMap":
@@ -70,8 +73,9 @@ func (u *Units) authorities(c *sheet.Cell, from string, n key.Name, ref *gateway
 		return nil, condition.Problemf(gatewayv1.ListenerReasonRefNotPermitted, "caCertificateRef %s: no ReferenceGrant in namespace %s allows it", n, n.Namespace)
 	}
 	b := u.bundle.Get(c, n.Object(object.ConfigMap))
-	if b.Invalid != "" {
-		return nil, condition.Problemf(gatewayv1.ListenerReasonInvalidCACertificateRef, "caCertificateRef: ConfigMap %s: %s", n, b.Invalid)
+	var why condition.Problem
+	if b.Problem != "" {
+		why = condition.Problemf(gatewayv1.ListenerReasonInvalidCACertificateRef, "caCertificateRef: ConfigMap %s: %s", n, b.Problem)
 	}
-	return b.Authorities, condition.Problem{}
+	return b.Authorities, why
 }

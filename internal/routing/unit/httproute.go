@@ -115,10 +115,11 @@ func (u *Units) compile(c *sheet.Cell, o *gatewayv1.HTTPRoute, gw key.Name, know
 			return k, condition.Problem{}
 		}
 		k.Client = gw
-		why = id.Invalid
-		if !why.IsZero() {
-			why.Message = fmt.Sprintf("Gateway %s: %s", gw, why.Message)
+		if id.shown() {
+			return k, condition.Problem{}
 		}
+		why = id.Problem
+		why.Message = fmt.Sprintf("Gateway %s: %s", gw, why.Message)
 		return k, why
 	})
 	known[gw] = out

@@ -13,11 +13,11 @@ import (
 // identity is what a Gateway shows to backends that are spoken to by TLS. The zero
 // identity shows nothing.
 type identity struct {
-	Secret  key.Name
-	Invalid condition.Problem // it is to show something, and cannot
+	Secret  key.Name          // zero: nothing can be shown
+	Problem condition.Problem // why, or why what is shown is not the newest
 }
 
-func (i identity) wanted() bool { return i.shown() || !i.Invalid.IsZero() }
+func (i identity) wanted() bool { return i.shown() || !i.Problem.IsZero() }
 
 func (i identity) shown() bool { return i.Secret != key.Name{} }
 
@@ -32,12 +32,17 @@ func (u *Units) computeIdentity(c *sheet.Cell, n key.Name) identity {
 	invalid := gatewayv1.GatewayReasonInvalidClientCertificateRef
 	switch group, kind := ptr.Deref(ref.Group, ""), ptr.Deref(ref.Kind, "Secret"); {
 	case group != "" || kind != "Secret":
-		return identity{Invalid: condition.Problemf(invalid, "clientCertificateRef %s: %s of group %q is not supported, want Secret", to, kind, group)}
+		return identity{Problem: condition.Problemf(invalid, "clientCertificateRef %s: %s of group %q is not supported, want Secret", to, kind, group)}
 	case !u.granted(c, object.Gateway, n.Namespace, object.Secret, to):
-		return identity{Invalid: condition.Problemf(gatewayv1.GatewayReasonRefNotPermitted, "clientCertificateRef %s: no ReferenceGrant in namespace %s allows it", to, to.Namespace)}
+		return identity{Problem: condition.Problemf(gatewayv1.GatewayReasonRefNotPermitted, "clientCertificateRef %s: no ReferenceGrant in namespace %s allows it", to, to.Namespace)}
 	}
-	if s := u.secret.Get(c, to); s.Invalid != "" {
-		return identity{Invalid: condition.Problemf(invalid, "clientCertificateRef: Secret %s: %s", to, s.Invalid)}
+	var out identity
+	s := u.secret.Get(c, to)
+	if s.Problem != "" {
+		out.Problem = condition.Problemf(invalid, "clientCertificateRef: Secret %s: %s", to, s.Problem)
 	}
-	return identity{Secret: to}
+	if s.Resource != nil {
+		out.Secret = to
+	}
+	return out
 }

@@ -13,8 +13,9 @@ import (
 
 // Entry is an object as the units see it.
 type Entry struct {
-	Object     object.Object
-	Generation int64 // of the newest object, which may not be this one
+	Object     object.Object // nil: none was ever admitted
+	Generation int64         // of the newest object, which may not be this one
+	Refused    string        // why what is written now is not this object; empty if it is
 	// Held says that nothing may be made of the object, though it exists and has a status.
 	Held bool
 }
@@ -56,6 +57,12 @@ func get[T object.Object](u *Units, c *sheet.Cell, k object.Key) (T, bool) {
 		return zero, false
 	}
 	return o, true
+}
+
+// refused is why what is written now under k is not what is seen there; empty if it is.
+func (u *Units) refused(c *sheet.Cell, k object.Key) string {
+	e, _ := u.objects.Get(c, k)
+	return e.Refused
 }
 
 // put hands resources to the world of s and returns their names; nil ones are left out.

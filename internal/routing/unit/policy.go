@@ -17,10 +17,10 @@ import (
 func (u *Units) computeBundle(c *sheet.Cell, k object.Key) trust.Bundle {
 	if k.Kind == object.Secret {
 		o, _ := get[*corev1.Secret](u, c, k)
-		return trust.ReadSecret(o)
+		return trust.ReadSecret(o).Behind(u.refused(c, k))
 	}
 	o, _ := get[*corev1.ConfigMap](u, c, k)
-	return trust.ReadConfigMap(o)
+	return trust.ReadConfigMap(o).Behind(u.refused(c, k))
 }
 
 // computePolicy also claims the policy's targets, whether it can be followed or not: a

@@ -34,7 +34,7 @@ func (u *Units) reportGateway(c *sheet.Cell, n key.Name) none {
 	as := u.parent.Get(c, n)
 	known := report.Gateway{Gateway: gw.Gateway, Held: gw.Held}
 	known.Unusable = as.Unusable
-	known.Client = u.identity.Get(c, n).Invalid
+	known.Client = u.identity.Get(c, n).Problem
 	if gw.Scope.IsSharedPool() { // a dedicated Gateway's come with its proxies
 		known.Addresses = u.config.Site.PublishAddresses
 	}

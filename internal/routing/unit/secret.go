@@ -16,8 +16,9 @@ import (
 )
 
 func (u *Units) computeSecret(c *sheet.Cell, n key.Name) certificate.Certificate {
-	o, _ := get[*corev1.Secret](u, c, n.Object(object.Secret))
-	return certificate.Read(n, o)
+	k := n.Object(object.Secret)
+	o, _ := get[*corev1.Secret](u, c, k)
+	return certificate.Read(n, o).Behind(u.refused(c, k))
 }
 
 // shipSecret puts a certificate into a world in which some listener uses it.
@@ -27,7 +28,8 @@ func (u *Units) shipSecret(c *sheet.Cell, k key.Placed[key.Name]) none {
 }
 
 // certificates resolves the certificateRefs of one section. Those that are good are
-// served while there is one; the problem is the first of those that are not, and names all.
+// served while there is one; the problem is the first of what is not as it is written, and
+// names all.
 func (u *Units) certificates(c *sheet.Cell, of key.Parent, refs []gatewayv1.SecretObjectReference) ([]key.Name, condition.Problem) {
 	invalid := gatewayv1.ListenerReasonInvalidCertificateRef
 	if len(refs) == 0 {
@@ -35,11 +37,16 @@ func (u *Units) certificates(c *sheet.Cell, of key.Parent, refs []gatewayv1.Secr
 	}
 	var list []key.Name
 	var bad []condition.Problem
+	missing := false
 	for i := range refs {
 		n := key.In(of.Namespace, refs[i].Namespace, refs[i].Name)
-		switch why := u.certificate(c, of, n, &refs[i]); {
-		case !why.IsZero():
+		there, why := u.certificate(c, of, n, &refs[i])
+		if !why.IsZero() {
 			bad = append(bad, why)
+		}
+		switch {
+		case !there:
+			missing = true
 		case !slices.Contains(list, n):
 			list = append(list, n)
 		}
@@ -51,24 +58,26 @@ func (u *Units) certificates(c *sheet.Cell, of key.Parent, refs []gatewayv1.Secr
 	for _, why := range bad {
 		all = append(all, why.Message)
 	}
-	if len(list) > 0 {
+	if len(list) > 0 && missing {
 		all = append(all, "the other certificates are served")
 	}
 	return list, condition.Problem{Reason: bad[0].Reason, Message: strings.Join(all, "; ")}
 }
 
-// certificate resolves one certificateRef.
-func (u *Units) certificate(c *sheet.Cell, of key.Parent, n key.Name, ref *gatewayv1.SecretObjectReference) condition.Problem {
+// certificate resolves one certificateRef: whether there is something to serve, and what
+// is wrong.
+func (u *Units) certificate(c *sheet.Cell, of key.Parent, n key.Name, ref *gatewayv1.SecretObjectReference) (there bool, why condition.Problem) {
 	invalid := gatewayv1.ListenerReasonInvalidCertificateRef
 	group, kind := ptr.Deref(ref.Group, ""), ptr.Deref(ref.Kind, "Secret")
 	switch {
 	case group != "" || kind != "Secret":
-		return condition.Problemf(invalid, "certificateRef %s: %s of group %q is not supported, want Secret", n, kind, group)
+		return false, condition.Problemf(invalid, "certificateRef %s: %s of group %q is not supported, want Secret", n, kind, group)
 	case !u.granted(c, of.Kind, of.Namespace, object.Secret, n):
-		return condition.Problemf(gatewayv1.ListenerReasonRefNotPermitted, "certificateRef %s: no ReferenceGrant in namespace %s allows it", n, n.Namespace)
+		return false, condition.Problemf(gatewayv1.ListenerReasonRefNotPermitted, "certificateRef %s: no ReferenceGrant in namespace %s allows it", n, n.Namespace)
 	}
-	if s := u.secret.Get(c, n); s.Invalid != "" {
-		return condition.Problemf(invalid, "certificateRef: Secret %s: %s", n, s.Invalid)
+	s := u.secret.Get(c, n)
+	if s.Problem != "" {
+		why = condition.Problemf(invalid, "certificateRef: Secret %s: %s", n, s.Problem)
 	}
-	return condition.Problem{}
+	return s.Resource != nil, why
 }

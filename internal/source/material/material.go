@@ -1,0 +1,37 @@
+// Package material says whether a Secret or a ConfigMap is good for what it is there for.
+// An API server takes a certificate with another one's key and authorities that are no
+// certificates; to put them in the place of good ones would end what works. So every source
+// asks here before it lets such an object into effect, and goes on with the version before
+// it if the answer is no.
+package material
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"aether.io/aether/internal/object"
+	"aether.io/aether/internal/routing/certificate"
+	"aether.io/aether/internal/routing/key"
+	"aether.io/aether/internal/routing/trust"
+)
+
+// Problem is why nobody could use the object, with nothing of a key in it; empty: it can be
+// used, or it is not material for TLS. A ConfigMap is if it has an entry ca.crt. A Secret is
+// judged by its type: one of kubernetes.io/tls by its pair alone, whatever authorities come
+// with it, which are mostly none; any other by its entry ca.crt, if there is something in it.
+func Problem(o object.Object) string {
+	switch o := o.(type) {
+	case *corev1.ConfigMap:
+		_, text := o.Data[trust.Key]
+		if _, binary := o.BinaryData[trust.Key]; text || binary {
+			return trust.ReadConfigMap(o).Problem
+		}
+	case *corev1.Secret:
+		switch {
+		case o.Type == corev1.SecretTypeTLS:
+			return certificate.Read(key.Name{Namespace: o.Namespace, Name: o.Name}, o).Problem
+		case len(o.Data[trust.Key]) > 0:
+			return trust.ReadSecret(o).Problem
+		}
+	}
+	return ""
+}
