@@ -2,7 +2,6 @@ package envoy
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -13,7 +12,6 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"aether.io/aether/internal/envoy/check"
-	"aether.io/aether/internal/envoy/route"
 	"aether.io/aether/internal/envoy/wire"
 	"aether.io/aether/internal/resource"
 )
@@ -56,7 +54,7 @@ func (c Cluster) check() error {
 }
 
 func checkClusterName(name string) error {
-	if slices.Contains([]string{wire.XDSCluster, route.InvalidBackend}, name) {
+	if name == wire.XDSCluster {
 		return fmt.Errorf("%q is reserved", name)
 	}
 	return check.Name(name)

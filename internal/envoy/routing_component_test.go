@@ -38,6 +38,12 @@ func world() []envoy.VirtualHost {
 		{Host: "half.example", Routes: []envoy.Route{{Name: "ns/half/0/0", Backends: []envoy.WeightedBackend{
 			{Cluster: "ns/a/80", Weight: 1}, {Cluster: "", Weight: 1}, {Cluster: "ns/b/80", Weight: 0},
 		}}}},
+		{Host: "mixed.example", Routes: []envoy.Route{{Name: "ns/mixed/0/0", Backends: []envoy.WeightedBackend{
+			{Cluster: "ns/a/80", Weight: 1}, {Cluster: "", Weight: 1}, {Cluster: "ns/missing/80", Weight: 1}, {Cluster: "ns/empty/80", Weight: 1},
+		}}}},
+		{Host: "broken.example", Routes: []envoy.Route{{Name: "ns/broken/0/0", Backends: []envoy.WeightedBackend{
+			{Cluster: "ns/missing/80", Weight: 3}, {Cluster: "", Weight: 1},
+		}}}},
 		{Host: "split.example", Routes: []envoy.Route{{Name: "ns/split/0/0", Backends: []envoy.WeightedBackend{
 			{Cluster: "ns/a/80", Weight: 3}, {Cluster: "ns/b/80", Weight: 1},
 		}}}},
@@ -219,14 +225,26 @@ func TestRequestsFindTheirRouteInBothModes(t *testing.T) {
 			}
 		}
 	})
-	t.Run("the share of an invalid backend is answered with 500", func(t *testing.T) {
-		for _, port := range []uint32{p.single, p.perHost} {
-			count := map[int]int{}
-			for range 200 {
-				count[ask(t, port, "GET / HTTP/1.1", "Host: half.example").Status]++
-			}
-			if count[200] < 60 || count[500] < 60 || count[200]+count[500] != 200 {
-				t.Errorf("got %v, want about half 200 and half 500", count)
+	t.Run("the share of an invalid backend is answered with 500, that of a missing cluster with 503", func(t *testing.T) {
+		for host, want := range map[string]map[int][2]int{
+			"half.example":   {200: {140, 260}, 500: {140, 260}},
+			"mixed.example":  {200: {60, 140}, 500: {60, 140}, 503: {140, 260}},
+			"broken.example": {500: {60, 140}, 503: {260, 340}},
+		} {
+			for _, port := range []uint32{p.single, p.perHost} {
+				count := map[int]int{}
+				for range 400 {
+					count[ask(t, port, "GET / HTTP/1.1", "Host: "+host).Status]++
+				}
+				for status, within := range want {
+					if n := count[status]; n < within[0] || n > within[1] {
+						t.Errorf("%s: %d of 400 answers were %d, want %d to %d: %v", host, n, status, within[0], within[1], count)
+					}
+					delete(count, status)
+				}
+				if len(count) > 0 {
+					t.Errorf("%s: %v too", host, count)
+				}
 			}
 		}
 	})

@@ -63,7 +63,7 @@ func (r Route) check() error {
 }
 
 func checkCluster(name string) error {
-	if name == wire.XDSCluster || name == InvalidBackend {
+	if name == wire.XDSCluster {
 		return fmt.Errorf("%q is reserved", name)
 	}
 	return check.Name(name)

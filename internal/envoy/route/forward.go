@@ -14,77 +14,67 @@ import (
 	"aether.io/aether/internal/envoy/wire"
 )
 
-// InvalidBackend is a cluster that never exists: every real one has slashes.
-const InvalidBackend = "aether-invalid-backend"
-
 // forward sends requests to one cluster, or shares them among several; nil if there is
-// none to send them to.
-func (r Route) forward() *routev3.RouteAction {
-	clusters, code := r.clusters()
+// none to send them to. A cluster that is missing answers 503: Envoy's own choice.
+func (s share) forward() *routev3.RouteAction {
+	clusters := s.clusters()
 	if len(clusters) == 0 {
 		return nil
 	}
 	// Without a timeout of its own a route has no time limit of ours: the Gateway API
 	// leaves the default to the implementation, and Envoy's 15 s would cut long answers
 	// and streams. The listener's idle timeout ends what stands still.
-	action := &routev3.RouteAction{Timeout: durationpb.New(r.Timeout), ClusterNotFoundResponseCode: code}
-	if len(clusters) > 1 || r.changedByBackend() {
+	action := &routev3.RouteAction{Timeout: durationpb.New(s.Timeout)}
+	if len(clusters) > 1 || s.changedByBackend() {
 		action.ClusterSpecifier = &routev3.RouteAction_WeightedClusters{WeightedClusters: &routev3.WeightedCluster{Clusters: clusters}}
 	} else {
 		action.ClusterSpecifier = &routev3.RouteAction_Cluster{Cluster: clusters[0].GetName()}
 	}
-	r.Rewrite.encode(r.Path, action)
-	for _, m := range r.Mirrors {
-		action.RequestMirrorPolicies = append(action.RequestMirrorPolicies, m.encode())
+	s.Rewrite.encode(s.Path, action)
+	for _, m := range s.Mirrors {
+		action.RequestMirrorPolicies = append(action.RequestMirrorPolicies, s.mirror(m))
 	}
 	return action
 }
 
-// clusters is the clusters that requests are shared among, none if all would be invalid,
-// and what is answered for one that is missing. That is one code for the route: while a
-// route has an invalid backend, a valid cluster that is missing answers 500, not 503.
-func (r Route) clusters() ([]*routev3.WeightedCluster_ClusterWeight, routev3.RouteAction_ClusterNotFoundResponseCode) {
+// clusters is the clusters that requests are shared among.
+func (r Route) clusters() []*routev3.WeightedCluster_ClusterWeight {
 	var list []*routev3.WeightedCluster_ClusterWeight
-	var invalidShare uint32
-	put := func(name string, weight uint32, b Backend) {
-		c := &routev3.WeightedCluster_ClusterWeight{Name: name, Weight: wrapperspb.UInt32(weight)}
+	for _, b := range r.Backends {
+		if !b.serves() {
+			continue
+		}
+		c := &routev3.WeightedCluster_ClusterWeight{Name: b.Cluster, Weight: wrapperspb.UInt32(b.Weight)}
 		if r.changedByBackend() {
 			c.RequestHeadersToAdd, c.RequestHeadersToRemove = r.Request.then(b.Request).encode()
 			c.ResponseHeadersToAdd, c.ResponseHeadersToRemove = r.Response.then(b.Response).encode()
 		}
 		list = append(list, c)
 	}
-	for _, b := range r.Backends {
-		switch {
-		case b.Weight == 0:
-		case b.Cluster == "":
-			invalidShare += b.Weight
-		default:
-			put(b.Cluster, b.Weight, b)
-		}
-	}
-	if len(list) == 0 || invalidShare == 0 {
-		return list, routev3.RouteAction_SERVICE_UNAVAILABLE
-	}
-	put(InvalidBackend, invalidShare, Backend{})
-	return list, routev3.RouteAction_INTERNAL_SERVER_ERROR
+	return list
 }
+
+// serves reports whether requests go to the backend's cluster.
+func (b Backend) serves() bool { return b.Weight > 0 && b.Cluster != "" }
 
 // changedByBackend reports whether headers are changed for each backend by itself. Then
 // the rule's changes are made there too: Envoy would make them after the backend's.
 func (r Route) changedByBackend() bool {
 	return slices.ContainsFunc(r.Backends, func(b Backend) bool {
-		return b.Weight > 0 && b.Cluster != "" && !(b.Request.isZero() && b.Response.isZero())
+		return b.serves() && !(b.Request.isZero() && b.Response.isZero())
 	})
 }
 
-// encode: the mirrored host stays as it is, without Envoy's "-shadow". All of it is told
-// in millionths, so that which requests are mirrored has nothing to do with which of
-// some weighted clusters they go to: both come from one number of the request.
-func (m Mirror) encode() *routev3.RouteAction_RequestMirrorPolicy {
+// mirror: the mirrored host stays as it is, without Envoy's "-shadow". Which requests are
+// mirrored is told by the number by which they came to the share, so it is a part of the
+// share's numbers. All of it is told in millionths, so that it has nothing to do with which
+// of some weighted clusters a request goes to.
+func (s share) mirror(m Mirror) *routev3.RouteAction_RequestMirrorPolicy {
 	p := &routev3.RouteAction_RequestMirrorPolicy{Cluster: m.Cluster, DisableShadowHostSuffixAppend: true}
 	if m.PerMillion < Million {
-		p.RuntimeFraction = &corev3.RuntimeFractionalPercent{DefaultValue: perMillion(m.PerMillion)}
+		// Rounded up, so that a part of a share that has a number at all is not none.
+		part := (uint64(s.below-s.from)*uint64(m.PerMillion) + Million - 1) / Million
+		p.RuntimeFraction = &corev3.RuntimeFractionalPercent{DefaultValue: perMillion(s.from + uint32(part))}
 	}
 	return p
 }

@@ -29,18 +29,19 @@ func (r Route) Encode(at Host) ([]*routev3.Route, error) {
 }
 
 // share is a route for those of the requests that match whose number, by which Envoy
-// also chooses among weighted clusters, is below a bound.
+// also chooses among weighted clusters and what is mirrored, is in a range.
 type share struct {
 	Route
-	below uint32 // of a million
+	from, below uint32 // of a million; those below from went to shares before
 }
 
 // shares cuts a route into one for each backend if they differ in what a weighted cluster
-// cannot: where requests are redirected, rewritten, mirrored. Bounds add up because Envoy
+// cannot: where requests are redirected, rewritten, mirrored, or answered with 500 while
+// the cluster of another, if it is missing, must answer 503. Bounds add up because Envoy
 // compares them all with the same number of the request. A share is exact to a millionth.
 func (r Route) shares() []share {
-	if !slices.ContainsFunc(r.Backends, func(b Backend) bool { return b.Weight > 0 && b.apart() }) {
-		return []share{{r, Million}}
+	if !r.uneven() {
+		return []share{{r, 0, Million}}
 	}
 	var total, sum uint64
 	for _, b := range r.Backends {
@@ -49,11 +50,19 @@ func (r Route) shares() []share {
 	var list []share
 	for i, b := range r.Backends {
 		if b.Weight > 0 {
+			from := uint32(sum * Million / total)
 			sum += uint64(b.Weight)
-			list = append(list, share{r.only(i), uint32(sum * Million / total)})
+			list = append(list, share{r.only(i), from, uint32(sum * Million / total)})
 		}
 	}
 	return list
+}
+
+// uneven reports whether the backends need routes of their own. Where none serves, all of
+// them are the same 500.
+func (r Route) uneven() bool {
+	return slices.ContainsFunc(r.Backends, Backend.serves) &&
+		slices.ContainsFunc(r.Backends, func(b Backend) bool { return b.Weight > 0 && (b.Cluster == "" || b.apart()) })
 }
 
 // apart reports whether the filters can only be had by a route of their own.

@@ -3,6 +3,7 @@ package route
 import (
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -228,6 +229,35 @@ func TestSharesAddUp(t *testing.T) {
 				t.Error("the last does not take all that is left")
 			}
 		})
+	}
+}
+
+// TestAPartOfEachShareIsMirrored: the number of a request that came to a share is not
+// any of a million.
+func TestAPartOfEachShareIsMirrored(t *testing.T) {
+	with := func(cluster string, weight uint32, mirrors ...Mirror) Backend {
+		return Backend{Cluster: cluster, Weight: weight, Filters: Filters{Mirrors: mirrors}}
+	}
+	r := Route{
+		Name: "r", Filters: Filters{Mirrors: []Mirror{{"a/spy/80", 100_000}}},
+		Backends: []Backend{with("a/b/80", 2), with("", 1), with("a/c/80", 1, Mirror{"a/x/80", 500_000}, Mirror{"a/y/80", Million}, Mirror{"a/z/80", 1})},
+	}
+	list, err := r.Encode(Host{Name: "*"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, m := range list {
+		for _, p := range m.GetRoute().GetRequestMirrorPolicies() {
+			got = append(got, fmt.Sprintf("%s %s below %d", m.GetName(), p.GetCluster(), p.GetRuntimeFraction().GetDefaultValue().GetNumerator()))
+		}
+	}
+	want := []string{
+		"r/0 a/spy/80 below 50000",
+		"r/2 a/spy/80 below 775000", "r/2 a/x/80 below 875000", "r/2 a/y/80 below 0", "r/2 a/z/80 below 750001",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 
