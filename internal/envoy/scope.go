@@ -101,8 +101,17 @@ func (s Scope) Resource() (*resource.Resource, error) {
 	}, s.Origin)
 }
 
+// domains is how requests say the host: with a dot at the end it is the same one. The
+// connection manager could drop the dot, but then backends would not see it either.
+func domains(host string) []string {
+	if host == anyHost {
+		return []string{host}
+	}
+	return []string{host, host + "."}
+}
+
 func (v VirtualHost) encode(table string) (*routev3.VirtualHost, error) {
-	m := &routev3.VirtualHost{Name: hcm.ScopeKey(table, v.Host), Domains: []string{v.Host}}
+	m := &routev3.VirtualHost{Name: hcm.ScopeKey(table, v.Host), Domains: domains(v.Host)}
 	for _, r := range v.Routes {
 		list, err := r.Encode(route.Host{Name: v.Host, Port: v.Port, Secure: v.Secure})
 		if err != nil {

@@ -146,6 +146,27 @@ func TestOneHostIsWrittenInManyWays(t *testing.T) {
 	})
 }
 
+func TestTheHostReachesTheBackendAsItWasSent(t *testing.T) {
+	inBothModes(t, func(t *testing.T, w *world) {
+		w.route(t, "sent.example.com", startEcho(t).Port, "")
+		w.route(t, "*.sent.example.com", startEcho(t).Port, "")
+		for _, host := range []string{
+			"sent.example.com", "sent.example.com:1", "Sent.EXAMPLE.com", "sent.example.com.", "SENT.example.com.:8080",
+			"a.sent.example.com", "a.sent.example.com.", "A.b.sent.example.com.:80",
+		} {
+			_, body, err := w.say(t, "GET / HTTP/1.1\r\nHost: "+host+"\r\n\r\n")
+			if err != nil {
+				t.Errorf("%s: %v", host, err)
+				continue
+			}
+			var seen echo.Seen
+			if err := json.Unmarshal([]byte(body), &seen); err != nil || seen.Host != host {
+				t.Errorf("%s reached the backend as %q (%v)", host, seen.Host, err)
+			}
+		}
+	})
+}
+
 // The policy: dot segments are resolved before anything is matched; slashes are kept,
 // single or several; %2F separates nothing and stays as it is.
 func TestPathsAreMadePlainBeforeTheyAreMatched(t *testing.T) {

@@ -132,7 +132,7 @@ func (w *world) route(t *testing.T, host string, port int, appProtocol string) {
 }
 
 func manifests(host string, port int, appProtocol string) string {
-	name := strings.ReplaceAll(host, ".", "-")
+	name := strings.NewReplacer(".", "-", "*", "any").Replace(host)
 	return fmt.Sprintf(`apiVersion: v1
 kind: Service
 metadata: {name: %[1]s}
@@ -150,7 +150,7 @@ kind: HTTPRoute
 metadata: {name: %[1]s}
 spec:
   parentRefs: [{name: web}]
-  hostnames: [%[2]s]
+  hostnames: ["%[2]s"]
   rules: [{backendRefs: [{name: %[1]s, port: 80}]}]
 `, name, host, port, appProtocolField(appProtocol))
 }

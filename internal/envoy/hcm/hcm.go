@@ -53,20 +53,21 @@ const (
 	initialConnectionWindow = 1 << 20
 )
 
-// missPath runs for a request that found no route: its host is in other letter case, or
-// has no scope of its own. The look-up is repeated for the lower-case host, then for the
-// table's "*". handle:metadata() is what looks the route up again; routeName() alone
-// would tell the old one. Every route has a name, so an empty one means none. The table
-// comes from the header, whose first part no client can set.
+// missPath runs for a request that found no route: its host is in other letter case, ends
+// in a dot, or has no scope of its own. The look-up is repeated for the host as scopes are
+// named, in lower case and without the dot, then for the table's "*". handle:metadata() is
+// what looks the route up again; routeName() alone would tell the old one. Every route has
+// a name, so an empty one means none. The table comes from the header, whose first part no
+// client can set.
 const missPath = `function envoy_on_request(handle)
   local headers = handle:headers()
   local prefix, host = string.match(headers:get("` + ScopeHeader + `") or "", "^([^|]*)|([^:]*)")
   if prefix == nil then
     return
   end
-  local lower = string.lower(host)
-  if lower ~= host then
-    headers:replace("` + ScopeHeader + `", prefix .. "|" .. lower)
+  local plain = string.match(string.lower(host), "^(.-)%.?$")
+  if plain ~= host then
+    headers:replace("` + ScopeHeader + `", prefix .. "|" .. plain)
     handle:clearRouteCache()
     handle:metadata()
     if handle:streamInfo():routeName() ~= "" then
@@ -137,7 +138,6 @@ func (c Config) connectionManager() (*hcmv3.HttpConnectionManager, error) {
 		NormalizePath:                wrapperspb.Bool(true),
 		MergeSlashes:                 false,
 		PathWithEscapedSlashesAction: hcmv3.HttpConnectionManager_KEEP_UNCHANGED,
-		StripTrailingHostDot:         true,
 		ServerHeaderTransformation:   hcmv3.HttpConnectionManager_PASS_THROUGH,
 
 		StreamIdleTimeout:     durationpb.New(streamIdleTimeout),
