@@ -137,7 +137,7 @@ func describeConditions(generation int64, list []metav1.Condition) []any {
 		}
 		switch {
 		case c.Type == string(gatewayv1.ListenerConditionConflicted) && c.Status == metav1.ConditionFalse && of == "":
-		case c.Reason == c.Type && c.Status == metav1.ConditionTrue && c.Type != configv1.MeshConfigUnknownFields, c.Reason == "Pending":
+		case c.Reason == c.Type && c.Status == metav1.ConditionTrue && c.Type != configv1.MeshConfigUnknownFields && !strings.Contains(c.Message, "; "), c.Reason == "Pending":
 			out = append(out, fmt.Sprintf("%s=%s%s", c.Type, c.Status, of))
 		default:
 			out = append(out, fmt.Sprintf("%s=%s %s%s: %s", c.Type, c.Status, c.Reason, of, c.Message))

@@ -103,8 +103,12 @@ func observeListeners(own *[]metav1.Condition, listeners map[string]*[]metav1.Co
 	programmed := string(gatewayv1.GatewayConditionProgrammed)
 	whole := outcome{status: metav1.ConditionTrue, reason: string(gatewayv1.GatewayReasonProgrammed), message: "every valid listener is live in every proxy that counts"}
 	for i, r := range wanted.Live {
-		o := note(judge(verdicts[i], "", wasTrue(before, wanted.Generation, listenerPath(r.Section), programmed)))
-		if list := listeners[r.Section]; list != nil {
+		list, path := listeners[r.Section], listenerPath(r.Section)
+		if list == nil { // another object's, which only the whole depends on
+			path = ""
+		}
+		o := note(judge(verdicts[i], "", wasTrue(before, wanted.Generation, path, programmed)))
+		if list != nil {
 			setCondition(list, programmed, o, wanted.Generation)
 		}
 		if o.status != metav1.ConditionTrue && whole.status == metav1.ConditionTrue {

@@ -46,3 +46,39 @@ func TestAListenerSetIsProgrammedWhenItsOwnListenersAreLive(t *testing.T) {
 		}
 	})
 }
+
+// A Gateway of which nothing is served but what a ListenerSet brings is programmed when that
+// is live, and stays so while a proxy is away.
+func TestAGatewayIsProgrammedByTheListenersOfItsListenerSets(t *testing.T) {
+	play(t, func(t *testing.T, e *edge, engine *status.Engine) {
+		s := routing.Status{
+			Key: object.Key{Kind: object.Gateway, Namespace: "default", Name: "gw"}, Generation: 1,
+			Value: &gatewayv1.GatewayStatus{Listeners: []gatewayv1.ListenerStatus{{Name: "a"}}},
+			Live:  []routing.Requirement{{Scope: scope.SharedPool(), Section: "shop/set/a", Port: 80}},
+		}
+		read := func() (own metav1.Condition, listener int) {
+			v := e.last(t).Status.(*gatewayv1.GatewayStatus)
+			return programmed(t, v.Conditions), len(v.Listeners[0].Conditions)
+		}
+		e.set(waiting)
+		engine.Update([]routing.Status{s})
+		pass(time.Minute)
+		lull()
+		if own, _ := read(); own.Status != metav1.ConditionFalse {
+			t.Errorf("while a proxy is behind: %v", own)
+		}
+		e.set(live)
+		engine.Pulse()
+		lull()
+		if own, listener := read(); own.Status != metav1.ConditionTrue || listener != 0 {
+			t.Errorf("when all are live: %v, and %d conditions of a listener of its own", own, listener)
+		}
+		e.set(waiting)
+		engine.Pulse()
+		pass(time.Minute)
+		lull()
+		if own, _ := read(); own.Status != metav1.ConditionTrue {
+			t.Errorf("while a proxy is behind again: %v", own)
+		}
+	})
+}

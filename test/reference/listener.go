@@ -16,6 +16,7 @@ import (
 type listener struct {
 	gatewayv1.Listener
 	kind, namespace, object string // where it is written
+	created                 int64
 }
 
 func (l listener) host() string { return string(value(l.Hostname, "")) }
@@ -27,21 +28,32 @@ func (l listener) is(o listener) bool {
 
 // listeners are those that are served on a port.
 //
-// Choice: a port is one Gateway's, that of the oldest: "Implementations MAY merge separate
-// Gateways onto a single set of Addresses if all Listeners across all Gateways are
-// compatible", and those of two are not where they share a port.
+// Choice: a port is one Gateway's, that which has it by the oldest object: "Implementations
+// MAY merge separate Gateways onto a single set of Addresses if all Listeners across all
+// Gateways are compatible", and those of two are not where they share a port. A ListenerSet
+// adds nothing to its Gateway before both are there.
 func (w *World) listeners(port int32) []listener {
-	for _, g := range slices.SortedFunc(slices.Values(w.gateways), older) {
-		if served := w.merged(g, port); w.ours(g) && len(served) > 0 {
-			return slices.DeleteFunc(served, func(l listener) bool { return !w.resolved(l) })
+	var first []listener
+	var since int64
+	for _, g := range slices.SortedFunc(slices.Values(w.gateways), func(a, b *gatewayv1.Gateway) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	}) {
+		served := w.merged(g, port)
+		if !w.ours(g) || len(served) == 0 {
+			continue
+		}
+		if age := max(slices.Min(ages(served)), g.CreationTimestamp.Unix()); first == nil || age < since {
+			first, since = served, age
 		}
 	}
-	return nil
+	return slices.DeleteFunc(first, func(l listener) bool { return !w.resolved(l) })
 }
 
-func older[T metav1.Object](a, b T) int {
-	x, y := a.GetCreationTimestamp(), b.GetCreationTimestamp()
-	return cmp.Or(x.Compare(y.Time), strings.Compare(a.GetNamespace(), b.GetNamespace()), strings.Compare(a.GetName(), b.GetName()))
+func ages(list []listener) (out []int64) {
+	for _, l := range list {
+		out = append(out, l.created)
+	}
+	return out
 }
 
 // merged are the listeners of a port that have no conflict: "Implementations MUST treat the
@@ -52,13 +64,7 @@ func older[T metav1.Object](a, b T) int {
 func (w *World) merged(g *gatewayv1.Gateway, port int32) (served []listener) {
 	var own []listener
 	for _, l := range g.Spec.Listeners {
-		own = append(own, listener{Listener: l, kind: "Gateway", namespace: g.Namespace, object: g.Name})
-	}
-	// Choice: "At least one distinct Listener MUST be present, or else the Gateway
-	// effectively contains _no_ Listeners, and must be rejected from processing as a whole"
-	// is about the Gateway's own.
-	if !slices.ContainsFunc(own, func(l listener) bool { return len(distinct(nil, own, l.Port)) > 0 }) {
-		return nil
+		own = append(own, listener{Listener: l, kind: "Gateway", namespace: g.Namespace, object: g.Name, created: g.CreationTimestamp.Unix()})
 	}
 	served = distinct(nil, own, port)
 	sets := slices.SortedFunc(slices.Values(w.sets), func(a, b *gatewayv1.ListenerSet) int {
@@ -71,7 +77,7 @@ func (w *World) merged(g *gatewayv1.Gateway, port int32) (served []listener) {
 		}
 		var own []listener
 		for _, l := range s.Spec.Listeners {
-			own = append(own, listener{Listener: gatewayv1.Listener(l), kind: "ListenerSet", namespace: s.Namespace, object: s.Name})
+			own = append(own, listener{Listener: gatewayv1.Listener(l), kind: "ListenerSet", namespace: s.Namespace, object: s.Name, created: s.CreationTimestamp.Unix()})
 		}
 		served = distinct(served, own, port)
 	}

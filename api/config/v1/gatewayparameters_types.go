@@ -126,7 +126,9 @@ type GatewayParametersSpec struct {
 	// +optional
 	Clients *ClientPolicy `json:"clients,omitempty"`
 
-	// Seconds that connections have to end when a proxy stops or a filter chain is replaced. Default 600.
+	// Seconds that connections have to end when a proxy of a dedicated Gateway stops or
+	// replaces a filter chain; without effect on a shared one, as Envoy has one such time
+	// for all of its listeners. Default 600.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=86400

@@ -19,6 +19,17 @@ func Problemf[R ~string](reason R, format string, args ...any) Problem {
 	return Problem{string(reason), fmt.Sprintf(format, args...)}
 }
 
+// And is both problems: the reason is the first's, the message tells of each.
+func (p Problem) And(o Problem) Problem {
+	switch {
+	case p.IsZero():
+		return o
+	case o.IsZero():
+		return p
+	}
+	return Problem{p.Reason, p.Message + "; " + o.Message}
+}
+
 // True is a condition that holds.
 func True[T, R ~string](kind T, reason R, message string) metav1.Condition {
 	return condition(metav1.ConditionTrue, string(kind), string(reason), message)

@@ -33,6 +33,7 @@ func markConflicts(list []Section) {
 		from = to
 	}
 	markOverlaps(list)
+	markCrowds(list)
 }
 
 // within marks what of one object is not distinct.

@@ -1,15 +1,28 @@
 package gateway
 
 import (
-	"slices"
-
 	"aether.io/aether/internal/routing/hostname"
+	"aether.io/aether/internal/routing/key"
 )
 
-// maxElsewhere is the number of hosts elsewhere that a table names even though it would
-// never serve them, as many as a Gateway has by itself: with many ListenerSets every
-// table of a port with n sections would be n hosts large.
-const maxElsewhere = 64
+// MaxMutual is the number of HTTPS sections of a port up to which each knows the hosts of
+// all the others, as many as a Gateway has by itself: with many ListenerSets every table of
+// a port with n sections would be n hosts large.
+const MaxMutual = 64
+
+// markCrowds notes which accepted HTTPS sections share a port with too many others.
+func markCrowds(list []Section) {
+	on := map[key.Port]int{}
+	for _, s := range list {
+		if s.Secure && s.Accepted() {
+			on[s.Table.Port]++
+		}
+	}
+	for i := range list {
+		s := &list[i]
+		s.Crowded = s.Secure && s.Accepted() && on[s.Table.Port] > MaxMutual
+	}
+}
 
 // Elsewhere is the hostnames of the other HTTPS sections of the section's port: requests
 // for them on a connection to this one are misdirected (Listener.hostname). Those that the
@@ -19,18 +32,14 @@ func Elsewhere(sections []Section, s Section) []string {
 	if !s.Secure || !s.Accepted() {
 		return nil
 	}
-	var covered, rest []string
+	var list []string
 	for _, o := range sections {
-		switch {
-		case o.Table == s.Table || !o.Secure || !o.Accepted() || o.Table.Port != s.Table.Port:
-		case hostname.Covers(s.Host, o.Host):
-			covered = append(covered, o.Host)
-		default:
-			rest = append(rest, o.Host)
+		if o.Table == s.Table || !o.Secure || !o.Accepted() || o.Table.Port != s.Table.Port {
+			continue
+		}
+		if !s.Crowded || hostname.Covers(s.Host, o.Host) {
+			list = append(list, o.Host)
 		}
 	}
-	if len(rest) > maxElsewhere {
-		rest = nil
-	}
-	return slices.Concat(covered, rest)
+	return list
 }

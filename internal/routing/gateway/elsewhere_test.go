@@ -37,10 +37,30 @@ func TestTheHostsOfOtherHTTPSSectionsOfThePortAreElsewhere(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
-	for i := range maxElsewhere + 1 {
-		list = append(list, section(fmt.Sprintf("more-%d", i), fmt.Sprintf("h%d.other", i), 443, true))
+	crowded := func() int {
+		markCrowds(list)
+		n := 0
+		for _, s := range list {
+			if s.Crowded {
+				n++
+			}
+		}
+		return n
 	}
 	list = append(list, section("below", "x.example", 443, true))
+	for i := range MaxMutual - 5 { // four are there, and one below
+		list = append(list, section(fmt.Sprintf("more-%d", i), fmt.Sprintf("h%d.other", i), 443, true))
+	}
+	if n := crowded(); n > 0 {
+		t.Errorf("%d of %d sections are crowded", n, MaxMutual)
+	}
+	if got := len(Elsewhere(list, list[1])); got != MaxMutual-1 {
+		t.Errorf("as many as each can know: %d are elsewhere, want %d", got, MaxMutual-1)
+	}
+	list = append(list, section("one-more", "one-more.other", 443, true))
+	if n := crowded(); n != MaxMutual+1 {
+		t.Errorf("%d of %d sections are crowded", n, MaxMutual+1)
+	}
 	got := Elsewhere(list, list[1])
 	slices.Sort(got)
 	if diff := cmp.Diff([]string{"*.deep.example", "a.example", "x.example"}, got); diff != "" {

@@ -5,8 +5,10 @@
 package gateway
 
 import (
+	"fmt"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	configv1 "aether.io/aether/api/config/v1"
@@ -38,6 +40,7 @@ type Gateway struct {
 	// Certificates is by the section's ID. It is apart from Sections, on which routes depend.
 	Certificates map[string][]gatewayv1.SecretObjectReference
 	Frontend     *gatewayv1.FrontendTLSConfig // nil: clients show no certificate
+	Idle         []string                     // what is asked for and has no effect
 }
 
 // Read reads a Gateway whose class is ours with the ListenerSets that it allows, in the
@@ -53,6 +56,13 @@ func Read(gw *gatewayv1.Gateway, sets []*gatewayv1.ListenerSet, p Parameters, in
 	}
 	if p.set(&g) {
 		g.dedicate(gw)
+	} else if p.drains {
+		g.Idle = append(g.Idle, "drainSeconds of its parameters has no effect on shared proxies, which drain as their installation says")
+	}
+	if from, selector := allowedSets(gw); from == gatewayv1.NamespacesFromSelector {
+		if _, err := metav1.LabelSelectorAsSelector(selector); err != nil {
+			g.Idle = append(g.Idle, fmt.Sprintf("allowedListeners.namespaces.selector selects nothing: %v", err))
+		}
 	}
 	if gw.Spec.TLS != nil {
 		g.Frontend = gw.Spec.TLS.Frontend
@@ -71,10 +81,24 @@ func Read(gw *gatewayv1.Gateway, sets []*gatewayv1.ListenerSet, p Parameters, in
 	switch {
 	case invalid != "":
 		g.Rejected = condition.Problemf(gatewayv1.GatewayReasonInvalidParameters, "%s", invalid)
-	case g.Rejected.IsZero() && !slices.ContainsFunc(g.Sections, func(s Section) bool { return s.Accepted() && s.Set == key.Name{} }):
+	case g.Rejected.IsZero() && !slices.ContainsFunc(g.Sections, Section.Accepted):
 		g.Rejected = condition.Problemf(gatewayv1.GatewayReasonListenersNotValid, "no listener is valid")
 	}
 	return g
+}
+
+// Ports is the ports that its accepted sections bind, each with the age (creation, in Unix
+// seconds) of the first object that brings it. What a ListenerSet brings is no older than
+// the ListenerSet, or to attach one to an old Gateway would be to take a port from others.
+func (g Gateway) Ports() map[uint32]int64 {
+	ports := map[uint32]int64{}
+	for _, s := range g.Sections {
+		age := max(g.Created, s.Created)
+		if first, there := ports[s.Bound]; s.Accepted() && (!there || age < first) {
+			ports[s.Bound] = age
+		}
+	}
+	return ports
 }
 
 func (g *Gateway) secure(s Section, config *gatewayv1.ListenerTLSConfig) {

@@ -7,17 +7,21 @@ import (
 
 // Parameters is the part of GatewayParameters that routing acts on, before defaults.
 type Parameters struct {
-	spec configv1.GatewayParametersSpec
+	spec   configv1.GatewayParametersSpec
+	drains bool // it says how long connections have to end
 }
 
 // ReadParameters takes that part out of an object.
 func ReadParameters(o *configv1.GatewayParameters) Parameters {
-	return Parameters{configv1.GatewayParametersSpec{Mode: o.Spec.Mode, RouteScopes: o.Spec.RouteScopes, Clients: o.Spec.Clients}}
+	return Parameters{
+		spec:   configv1.GatewayParametersSpec{Mode: o.Spec.Mode, RouteScopes: o.Spec.RouteScopes, Clients: o.Spec.Clients},
+		drains: o.Spec.DrainSeconds != nil,
+	}
 }
 
 // Or fills what p leaves unset from those of the class, and then by defaults.
 func (p Parameters) Or(class Parameters) Parameters {
-	return Parameters{*configv1.EffectiveGatewayParameters(&class.spec, &p.spec)}
+	return Parameters{*configv1.EffectiveGatewayParameters(&class.spec, &p.spec), p.drains || class.drains}
 }
 
 // Clients is what a Gateway expects of its clients, and how far it believes them.

@@ -20,6 +20,7 @@ import (
 type Section struct {
 	Name     string
 	Set      key.Name  // the ListenerSet that it is of; zero: the Gateway itself
+	Created  int64     // of that object, Unix seconds
 	Table    key.Table // its Gateway and port too
 	Bound    uint32    // the port that is bound
 	Secure   bool
@@ -27,6 +28,7 @@ type Section struct {
 	Rejected condition.Problem // why it is not accepted
 	Conflict bool              // Rejected is because of another section
 	Overlap  []string          // accepted HTTPS sections of the port whose hostnames overlap
+	Crowded  bool              // its port has more HTTPS sections than each can know the hosts of
 	Kinds    []gatewayv1.RouteGroupKind
 	BadKinds condition.Problem // kinds asked for that may not attach
 	From     gatewayv1.FromNamespaces
@@ -59,12 +61,16 @@ func sections(gw *gatewayv1.Gateway, sets []*gatewayv1.ListenerSet, portOffset u
 	n := key.Name{Namespace: gw.Namespace, Name: gw.Name}
 	list := make([]Section, 0, len(gw.Spec.Listeners))
 	for i := range gw.Spec.Listeners {
-		list = append(list, readSection(n, key.Name{}, &gw.Spec.Listeners[i], portOffset))
+		s := readSection(n, key.Name{}, &gw.Spec.Listeners[i], portOffset)
+		s.Created = gw.CreationTimestamp.Unix()
+		list = append(list, s)
 	}
 	for _, set := range sets {
 		for _, l := range set.Spec.Listeners {
 			as := gatewayv1.Listener(l)
-			list = append(list, readSection(n, key.Name{Namespace: set.Namespace, Name: set.Name}, &as, portOffset))
+			s := readSection(n, key.Name{Namespace: set.Namespace, Name: set.Name}, &as, portOffset)
+			s.Created = set.CreationTimestamp.Unix()
+			list = append(list, s)
 		}
 	}
 	markConflicts(list)
@@ -103,6 +109,8 @@ func (s Section) reject(l *gatewayv1.Listener) condition.Problem {
 		return condition.Problemf(gatewayv1.ListenerReasonPortUnavailable, "port %d would be bound as %d, which is no port", l.Port, s.Bound)
 	case !hostname.Valid(s.Host):
 		return condition.Problemf(gatewayv1.ListenerReasonUnsupportedValue, "%q is no hostname", s.Host)
+	case badSelector(l) != nil:
+		return condition.Problemf(gatewayv1.ListenerReasonUnsupportedValue, "allowedRoutes.namespaces.selector: %v", badSelector(l))
 	case !s.Secure:
 		return condition.Problem{}
 	case l.TLS != nil && ptr.Deref(l.TLS.Mode, gatewayv1.TLSModeTerminate) != gatewayv1.TLSModeTerminate:
@@ -111,6 +119,16 @@ func (s Section) reject(l *gatewayv1.Listener) condition.Problem {
 		return condition.Problemf(gatewayv1.ListenerReasonUnsupportedValue, "TLS options are not supported")
 	}
 	return condition.Problem{}
+}
+
+// badSelector is what is wrong with the selector of namespaces, which the definitions do not
+// look at.
+func badSelector(l *gatewayv1.Listener) error {
+	if l.AllowedRoutes == nil || l.AllowedRoutes.Namespaces == nil || ptr.Deref(l.AllowedRoutes.Namespaces.From, "") != gatewayv1.NamespacesFromSelector {
+		return nil
+	}
+	_, err := metav1.LabelSelectorAsSelector(l.AllowedRoutes.Namespaces.Selector)
+	return err
 }
 
 // supportedKinds is the route kinds that may attach, and what of those asked for may not.
@@ -127,7 +145,7 @@ func supportedKinds(l *gatewayv1.Listener) ([]gatewayv1.RouteGroupKind, conditio
 	for _, k := range l.AllowedRoutes.Kinds {
 		switch {
 		case k.Kind != route.Kind || ptr.Deref(k.Group, *route.Group) != *route.Group:
-			bad = condition.Problemf(gatewayv1.ListenerReasonInvalidRouteKinds, "routes of kind %s of group %q are not supported on a listener of protocol %s", k.Kind, ptr.Deref(k.Group, *route.Group), l.Protocol)
+			bad = bad.And(condition.Problemf(gatewayv1.ListenerReasonInvalidRouteKinds, "routes of kind %s of group %q are not supported on a listener of protocol %s", k.Kind, ptr.Deref(k.Group, *route.Group), l.Protocol))
 		case len(kinds) == 0:
 			kinds = append(kinds, route)
 		}

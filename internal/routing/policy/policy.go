@@ -60,6 +60,8 @@ func Read(o *gatewayv1.BackendTLSPolicy, systemTrust string, find Finder) Policy
 		// conflicts could not be said.
 		p.Invalid = condition.Problemf(gatewayv1.PolicyReasonInvalid, "more than one targetRef is not supported")
 	case !p.Invalid.IsZero():
+	case len(o.Spec.Options) > 0: // what would be asked for with them is not known
+		p.Invalid = condition.Problemf(gatewayv1.PolicyReasonInvalid, "options are not supported")
 	case why != "":
 		p.Invalid = condition.Problemf(gatewayv1.PolicyReasonInvalid, "%s", why)
 	default:

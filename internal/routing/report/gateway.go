@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,6 +13,7 @@ import (
 	"aether.io/aether/internal/object"
 	"aether.io/aether/internal/routing/condition"
 	"aether.io/aether/internal/routing/gateway"
+	"aether.io/aether/internal/routing/key"
 )
 
 // Gateway is what is known of a Gateway of ours.
@@ -22,6 +24,8 @@ type Gateway struct {
 	Client    condition.Problem // why it cannot show backends the certificate that it is to show
 	Sections  []Section         // its own, in the order of the spec
 	Sets      int               // the ListenerSets that are attached
+	Unlisted  []key.Name        // BackendTLSPolicies that apply to it and have no room to say so
+	Served    bool              // something of it can be programmed; whether it is must be observed
 }
 
 // Section is what is known of one of its listeners.
@@ -48,9 +52,12 @@ func (g Gateway) Status() *gatewayv1.GatewayStatus {
 	return value
 }
 
+// maxAddresses is what the list of a GatewayStatus holds.
+const maxAddresses = 16
+
 func addresses(published []string) []gatewayv1.GatewayStatusAddress {
 	var list []gatewayv1.GatewayStatusAddress
-	for _, a := range published {
+	for _, a := range published[:min(len(published), maxAddresses)] {
 		kind := gatewayv1.HostnameAddressType
 		if _, err := netip.ParseAddr(a); err == nil {
 			kind = gatewayv1.IPAddressType
@@ -61,8 +68,12 @@ func addresses(published []string) []gatewayv1.GatewayStatusAddress {
 }
 
 // accepted: a Gateway with some valid listeners is accepted for those, and says which
-// are not.
+// are not. Those of ListenerSets count, for they are the Gateway's.
 func (g Gateway) accepted() metav1.Condition {
+	notes := slices.Clone(g.Idle)
+	if len(g.Unlisted) > 0 {
+		notes = append(notes, fmt.Sprintf("%s apply to it, and their status has no room for another Gateway", policies(g.Unlisted)))
+	}
 	kind, invalid := gatewayv1.GatewayConditionAccepted, gatewayv1.GatewayReasonListenersNotValid
 	good := named(g.Sections, func(s Section) bool { return s.Rejected.IsZero() })
 	bad := named(g.Sections, func(s Section) bool { return !s.Rejected.IsZero() })
@@ -71,11 +82,33 @@ func (g Gateway) accepted() metav1.Condition {
 	case !g.Rejected.IsZero() && g.Rejected.Reason != string(invalid):
 		return condition.False(kind, g.Rejected.Reason, g.Rejected.Message)
 	case bad == "":
-		return condition.True(kind, gatewayv1.GatewayReasonAccepted, "every listener is valid")
-	case good == "":
+		return condition.True(kind, gatewayv1.GatewayReasonAccepted, noting("every listener is valid", notes))
+	case good == "" && g.Sets == 0:
 		return condition.False(kind, invalid, listeners)
+	case good == "":
+		listeners += fmt.Sprintf("; accepted ListenerSets: %d", g.Sets)
 	}
-	return condition.True(kind, invalid, listeners)
+	return condition.True(kind, invalid, noting(listeners, notes))
+}
+
+// maxNamed is the number of objects that a message names.
+const maxNamed = 8
+
+func policies(list []key.Name) string {
+	names := make([]string, 0, maxNamed+1)
+	for i, n := range list {
+		if i == maxNamed {
+			names = append(names, fmt.Sprintf("%d more", len(list)-maxNamed))
+			break
+		}
+		names = append(names, n.String())
+	}
+	return "BackendTLSPolicies " + strings.Join(names, ", ")
+}
+
+// noting adds to a message what else there is to know.
+func noting(message string, notes []string) string {
+	return strings.Join(slices.Concat([]string{message}, notes), "; ")
 }
 
 // programmed is Unknown if there is something to observe.
@@ -86,7 +119,7 @@ func (g Gateway) programmed() metav1.Condition {
 		return condition.False(kind, gatewayv1.GatewayReasonInvalid, "the Gateway is not accepted")
 	case !g.Unusable.IsZero():
 		return condition.False(kind, g.Unusable.Reason, g.Unusable.Message)
-	case !g.Held && named(g.Sections, func(s Section) bool { return s.Served }) == "":
+	case !g.Held && !g.Served:
 		return condition.False(kind, gatewayv1.GatewayReasonInvalid, "no listener can be programmed")
 	}
 	return condition.Unknown(kind, gatewayv1.GatewayReasonPending)
@@ -115,8 +148,12 @@ func named(sections []Section, is func(Section) bool) string {
 }
 
 func (s Section) status(generation int64, held bool) gatewayv1.ListenerStatus {
+	valid := "the listener is valid"
+	if s.Crowded {
+		valid += fmt.Sprintf("; there are more than %d HTTPS listeners on its port, so a request on its connections for a host of another one gets 404 where 421 is meant", gateway.MaxMutual)
+	}
 	list := []metav1.Condition{
-		condition.Unless(s.Rejected, gatewayv1.ListenerConditionAccepted, gatewayv1.ListenerReasonAccepted, "the listener is valid"),
+		condition.Unless(s.Rejected, gatewayv1.ListenerConditionAccepted, gatewayv1.ListenerReasonAccepted, valid),
 		s.programmed(held),
 		condition.Unless(s.Refs, gatewayv1.ListenerConditionResolvedRefs, gatewayv1.ListenerReasonResolvedRefs, "every reference is resolved"),
 	}

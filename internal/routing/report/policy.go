@@ -10,8 +10,8 @@ import (
 	"aether.io/aether/internal/routing/key"
 )
 
-// maxAncestors is what the list of a PolicyStatus holds.
-const maxAncestors = 16
+// MaxAncestors is what the list of a PolicyStatus holds.
+const MaxAncestors = 16
 
 // Policy is what is known of a BackendTLSPolicy.
 type Policy struct {
@@ -19,19 +19,18 @@ type Policy struct {
 	Rejected   condition.Problem // why it is not accepted, Services and other policies considered
 	Refs       condition.Problem // why its references are not good
 	Warning    string            // what it does not reach though it is accepted
-	Gateways   []key.Name        // of ours, by which its target is reached; sorted
+	Gateways   []key.Name        // of ours, by which its target is reached; at most MaxAncestors
+	More       int               // such Gateways that are not among them
 }
 
 // Status is the same for every Gateway: none of them changes what the policy means.
 func (p Policy) Status(controller string) *gatewayv1.PolicyStatus {
 	message := "backends are spoken to by TLS as it says" + p.Warning
-	gateways := p.Gateways
-	if left := len(gateways) - maxAncestors; left > 0 {
-		gateways = gateways[:maxAncestors]
-		message += fmt.Sprintf("; %d more Gateways do not fit into this list", left)
+	if p.More > 0 {
+		message += fmt.Sprintf("; %d more Gateways do not fit into this list", p.More)
 	}
 	value := &gatewayv1.PolicyStatus{}
-	for _, gw := range gateways {
+	for _, gw := range p.Gateways {
 		value.Ancestors = append(value.Ancestors, gatewayv1.PolicyAncestorStatus{
 			AncestorRef: gatewayv1.ParentReference{
 				Group:     ptr.To[gatewayv1.Group](gatewayv1.GroupName),

@@ -24,7 +24,7 @@ type Status struct {
 // Requirement is what proxies must run for one part of a status to be in effect.
 type Requirement struct {
 	Scope     scope.Scope
-	Section   string          // Gateway, ListenerSet: the listener's name
+	Section   string          // Gateway, ListenerSet: the listener's name; <namespace>/<listenerset>/<name> if it is not its own
 	Parent    int             // HTTPRoute: index in Value.Parents
 	Resources []resource.Name // sorted
 	Port      uint32          // must be bound; 0: none

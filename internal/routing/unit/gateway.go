@@ -95,9 +95,9 @@ func (u *Units) computeGateway(c *sheet.Cell, n key.Name) ownGateway {
 	if out.Account != (key.Name{}) {
 		u.claims.Put(c, claim{account: out.Account}, n, out.Created)
 	}
-	for _, s := range out.Sections {
-		if s.Accepted() && out.Scope.IsSharedPool() {
-			u.claims.Put(c, claim{port: s.Bound}, n, out.Created)
+	if out.Scope.IsSharedPool() {
+		for port, age := range out.Ports() {
+			u.claims.Put(c, claim{port: port}, n, age)
 		}
 	}
 	return out

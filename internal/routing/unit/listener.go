@@ -63,7 +63,7 @@ func (u *Units) computeListener(c *sheet.Cell, k key.Port) listener {
 				continue
 			}
 		}
-		if why := u.refuse(c, k, l, next, gw); !why.IsZero() {
+		if why := u.refuse(c, s, l, next, gw); !why.IsZero() {
 			l.Rejected[s.ID()] = why
 		} else if (!s.Secure || len(next.Secrets) > 0) && !l.reaches(s.Table) { // HTTP sections share a table
 			l.Chains = append(l.Chains, next)
@@ -86,15 +86,13 @@ func (u *Units) computeListener(c *sheet.Cell, k key.Port) listener {
 // secure finds what an HTTPS section's chain needs, and notes in l what it does not find.
 func (u *Units) secure(c *sheet.Cell, s gateway.Section, next *chain, l listener, gw ownGateway) {
 	var bad condition.Problem
-	if next.Secrets, bad = u.certificates(c, s.Parent(), gw.Certificates[s.ID()]); !bad.IsZero() {
-		l.Refs[s.ID()] = bad
-	}
+	next.Secrets, bad = u.certificates(c, s.Parent(), gw.Certificates[s.ID()])
 	if s.Host != hostname.Any {
 		next.SNI = []string{s.Host}
 	}
 	verified := u.clients.Get(c, s.Table.Port)
-	if bad.IsZero() && !verified.Refs.IsZero() {
-		l.Refs[s.ID()] = verified.Refs
+	if bad = bad.And(verified.Refs); !bad.IsZero() {
+		l.Refs[s.ID()] = bad
 	}
 	if !verified.Rejected.IsZero() {
 		l.Rejected[s.ID()] = verified.Rejected
@@ -106,10 +104,15 @@ func (u *Units) secure(c *sheet.Cell, s gateway.Section, next *chain, l listener
 
 // refuse says why a chain cannot be had: its port is another Gateway's, or Envoy would
 // not take it.
-func (u *Units) refuse(c *sheet.Cell, k key.Port, l listener, ch chain, gw ownGateway) condition.Problem {
+func (u *Units) refuse(c *sheet.Cell, s gateway.Section, l listener, ch chain, gw ownGateway) condition.Problem {
+	k := s.Table.Port
 	if l.Scope.IsSharedPool() {
-		if owner := u.owner.Get(c, claim{port: l.Bound}); owner != k.Gateway {
-			return condition.Problemf(gatewayv1.ListenerReasonPortUnavailable, "port %d is bound by the older Gateway %s", l.Bound, owner)
+		switch owner := u.owner.Get(c, claim{port: l.Bound}); {
+		case owner == k.Gateway:
+		case s.Set == key.Name{}:
+			return condition.Problemf(gatewayv1.ListenerReasonPortUnavailable, "port %d is bound by Gateway %s, which had it first", l.Bound, owner)
+		default: // whose owner may not be allowed to see that Gateway
+			return condition.Problemf(gatewayv1.ListenerReasonPortUnavailable, "port %d is bound by another Gateway, which had it first", l.Bound)
 		}
 	}
 	if len(ch.Secrets) == 0 {

@@ -1,6 +1,8 @@
 package unit
 
 import (
+	"cmp"
+
 	corev1 "k8s.io/api/core/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -102,8 +104,27 @@ func (u *Units) reportPolicy(c *sheet.Cell, n key.Name) none {
 			known.Rejected = at.Invalid
 		}
 	}
-	if known.Gateways = key.Sorted(gateways, key.Name.Compare); len(known.Gateways) > 0 {
-		u.say(c, report.Status{Key: n.Object(object.BackendTLSPolicy), Generation: e.Generation, Value: known.Status(u.config.ControllerName)})
+	if len(gateways) == 0 {
+		return none{}
 	}
+	for i, gw := range key.Sorted(gateways, u.byAge(c, gateways)) {
+		if i < report.MaxAncestors {
+			known.Gateways = append(known.Gateways, gw)
+			continue
+		}
+		known.More++
+		u.unlisted.Put(c, gw, n, none{})
+	}
+	u.say(c, report.Status{Key: n.Object(object.BackendTLSPolicy), Generation: e.Generation, Value: known.Status(u.config.ControllerName)})
 	return none{}
+}
+
+// byAge orders Gateways so that one that comes does not push another out of a list: the
+// oldest first, then by namespace and name.
+func (u *Units) byAge(c *sheet.Cell, gateways map[key.Name]none) func(a, b key.Name) int {
+	created := make(map[key.Name]int64, len(gateways))
+	for gw := range gateways {
+		created[gw] = u.gateway.Get(c, gw).Created
+	}
+	return func(a, b key.Name) int { return cmp.Or(cmp.Compare(created[a], created[b]), a.Compare(b)) }
 }

@@ -40,6 +40,7 @@ func (u *Units) reportGateway(c *sheet.Cell, n key.Name) none {
 	}
 	s := report.Status{Key: n.Object(object.Gateway), Generation: e.Generation}
 	known.Sets = u.joined.Len(c, n)
+	known.Unlisted = key.Sorted(u.unlisted.All(c, n), key.Name.Compare)
 	for _, section := range as.Of[key.Parent{Kind: object.Gateway, Name: n}] {
 		part, need := u.reportSection(c, as, section)
 		known.Sections = append(known.Sections, part)
@@ -47,9 +48,26 @@ func (u *Units) reportGateway(c *sheet.Cell, n key.Name) none {
 			s.Live = append(s.Live, need)
 		}
 	}
+	if len(s.Live) == 0 {
+		s.Live = u.reportJoined(c, as)
+	}
+	known.Served = len(s.Live) > 0
 	s.Value = known.Status()
 	u.say(c, s)
 	return none{}
+}
+
+// reportJoined is what must be live for a Gateway of which nothing is served but the
+// listeners of its ListenerSets.
+func (u *Units) reportJoined(c *sheet.Cell, as parent) []report.Requirement {
+	var list []report.Requirement
+	for _, section := range as.Sections {
+		if part, need := u.reportSection(c, as, section); part.Served {
+			need.Section = section.ID()
+			list = append(list, need)
+		}
+	}
+	return list
 }
 
 // reportSet is about ListenerSets that name a Gateway of ours.
@@ -95,9 +113,7 @@ func (u *Units) reportSection(c *sheet.Cell, as parent, s gateway.Section) (repo
 	}
 	l := u.listener.Get(c, s.Table.Port)
 	known.Rejected = l.Rejected[s.ID()]
-	if bad := l.Refs[s.ID()]; !bad.IsZero() {
-		known.Refs = bad
-	}
+	known.Refs = l.Refs[s.ID()].And(s.BadKinds)
 	need := report.Requirement{Scope: l.Scope, Section: s.Name, Port: l.Bound}
 	bound, star := u.bound.Get(c, s.Table.Port), u.tables.Star(c, s.Table)
 	for _, ch := range l.Chains {

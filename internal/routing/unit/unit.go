@@ -72,6 +72,7 @@ type Units struct {
 	policies sheet.Group[policy.Target, key.Name, int64]               // who wants it, and its age
 	uses     sheet.Group[use, key.Name, none]                          // the routes that make it
 	users    sheet.Group[key.Name, use, none]                          // by Service
+	unlisted sheet.Group[key.Name, key.Name, none]                     // by Gateway: the policies whose status has no room for it
 	trusts   sheet.Group[key.Placed[key.Name], string, none]           // by policy: the clusters that need it
 
 	effective *sheet.Formula[string, effective]
@@ -156,7 +157,8 @@ func (u *Units) makeFormulas() {
 	u.secrets.Want(sheet.NewFormula(s, u.shipSecret))
 	u.trusts.Want(sheet.NewFormula(s, u.shipTrust))
 
-	reportSet := sheet.NewFormula(s, u.reportSet) // before Gateways, which count them
+	reportPolicy := sheet.NewFormula(s, u.reportPolicy) // before Gateways, which say what it cannot
+	reportSet := sheet.NewFormula(s, u.reportSet)       // before Gateways, which count them
 	u.roots = map[object.Kind][]root{
 		object.EndpointSlice:    {slice},
 		object.ReferenceGrant:   {grant},
@@ -164,7 +166,7 @@ func (u *Units) makeFormulas() {
 		object.Gateway:          {u.parent, sheet.NewFormula(s, u.reportGateway)},
 		object.ListenerSet:      {u.set, reportSet},
 		object.HTTPRoute:        {u.route, sheet.NewFormula(s, u.reportRoute)},
-		object.BackendTLSPolicy: {u.policy, sheet.NewFormula(s, u.reportPolicy)},
+		object.BackendTLSPolicy: {u.policy, reportPolicy},
 		object.MeshConfig:       {sheet.NewFormula(s, u.reportMeshConfig)},
 	}
 }
