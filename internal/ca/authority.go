@@ -31,7 +31,8 @@ const (
 
 // Publisher brings the trust bundle to those who are to trust it.
 type Publisher interface {
-	// Publish replaces what was published before. It is repeated until it succeeds.
+	// Publish replaces what was published before. It is called at each look at the store,
+	// and is to do nothing where b is published already.
 	Publish(ctx context.Context, b svid.Bundle) error
 }
 
@@ -43,6 +44,7 @@ type Config struct {
 	Lifetime    time.Duration         // of a CA that we create; default 87600h
 	SVIDTTL     time.Duration         // of SVIDs and server certificates; default 24h
 	Poll        time.Duration         // between looks at the store; default 2s
+	OnFault     func(error)           // called by Run when Fault has changed, with what it is now; must not block
 	Now         func() time.Time      // default time.Now
 	Log         *slog.Logger          // default: none
 	Registerer  prometheus.Registerer // default: no metrics
@@ -62,8 +64,7 @@ type Authority struct {
 	changed chan struct{}                      // closed and replaced when roots or issuer change
 
 	// Owned by Run.
-	seen      Material    // what the store held when issuer was made from it
-	published svid.Bundle // the last that Publisher took
+	seen Material // what the store held when issuer was made from it
 }
 
 // New returns an authority that can sign once Run has loaded or created a CA.
@@ -148,14 +149,12 @@ func (a *Authority) refresh(ctx context.Context) error {
 		a.adopt(is)
 		a.seen = m
 	}
-	roots := a.Roots()
-	if a.cfg.Publisher == nil || (!a.published.IsZero() && a.published.Equal(roots)) {
+	if a.cfg.Publisher == nil {
 		return nil
 	}
-	if err := a.cfg.Publisher.Publish(ctx, roots); err != nil {
+	if err := a.cfg.Publisher.Publish(ctx, a.Roots()); err != nil {
 		return fmt.Errorf("publish trust bundle: %w", err)
 	}
-	a.published = roots
 	return nil
 }
 
@@ -193,20 +192,26 @@ func (a *Authority) adopt(is *issuer) {
 	a.cfg.Log.Info("CA loaded", logkey.KeyID, fmt.Sprintf("%x", is.keyID), logkey.NotAfter, is.notAfter)
 }
 
-// report logs a fault when it becomes another, and when it is over.
+// report tells of a fault when it becomes another, and when it is over.
 func (a *Authority) report(err error) {
 	a.mu.Lock()
 	old, has := a.fault, a.issuer != nil
 	a.fault = err
 	a.mu.Unlock()
+	if err == nil && old == nil || err != nil && old != nil && old.Error() == err.Error() {
+		return
+	}
+	if a.cfg.OnFault != nil {
+		a.cfg.OnFault(err)
+	}
 	switch {
-	case err != nil && (old == nil || old.Error() != err.Error()):
+	case err != nil:
 		if has {
 			a.cfg.Log.Error("CA cannot be followed, keeping the last good one", logkey.Error, err)
 		} else {
 			a.cfg.Log.Error("no usable CA, trying again", logkey.Error, err)
 		}
-	case err == nil && old != nil:
+	default:
 		a.cfg.Log.Info("CA is good again")
 	}
 }

@@ -363,3 +363,66 @@ func FuzzStoredCA(f *testing.F) {
 		}
 	})
 }
+
+func TestAFaultIsToldOnceAndThatItIsMended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "ca")
+		var mu sync.Mutex
+		var told []error
+		a, _ := start(t, ca.Config{Store: ca.FileStore{Dir: dir}, OnFault: func(err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, err)
+		}})
+		waitReady(t, a)
+		key, err := os.ReadFile(filepath.Join(dir, "tls.key"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range [][]byte{[]byte("damaged"), key} {
+			if err := os.WriteFile(filepath.Join(dir, "tls.key"), text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			pass(time.Minute) // many looks
+			synctest.Wait()
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if len(told) != 2 || !errors.Is(told[0], ca.ErrMalformed) || told[1] != nil {
+			t.Errorf("told %v, want one fault and that it is over", told)
+		}
+	})
+}
+
+func TestATrustBundleIsWrittenWhereItIsNotAndOnlyThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		base := t.TempDir()
+		bundle := filepath.Join(base, "trust-bundle", "ca.crt")
+		cfg := ca.Config{Store: ca.FileStore{Dir: filepath.Join(base, "ca")}, Publisher: ca.BundleFile{Path: bundle}}
+		a, _ := start(t, cfg)
+		waitReady(t, a)
+		first, err := os.Stat(bundle)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, _ := start(t, cfg) // a restart: nothing is to be written, so no room is needed
+		waitReady(t, again)
+		pass(time.Minute)
+		synctest.Wait()
+		if now, err := os.Stat(bundle); err != nil || !os.SameFile(first, now) {
+			t.Errorf("it was written again, %v", err)
+		}
+		if err := os.RemoveAll(filepath.Dir(bundle)); err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Minute)
+		synctest.Wait()
+		text, err := os.ReadFile(bundle)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := svid.ParseBundle(text); err != nil || !got.Equal(a.Roots()) {
+			t.Errorf("published %v, %v", got.Fingerprints(), err)
+		}
+	})
+}

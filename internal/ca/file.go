@@ -1,6 +1,7 @@
 package ca
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -92,8 +93,12 @@ type BundleFile struct {
 	Path string
 }
 
-// Publish implements Publisher.
+// Publish implements Publisher. A file that has the bundle already is left alone, so that a
+// disk that is full stops nobody whose bundle has not changed.
 func (f BundleFile) Publish(_ context.Context, b svid.Bundle) error {
+	if now, err := readFile(f.Path, 0o022); err == nil && bytes.Equal(now, b.PEM()) {
+		return nil
+	}
 	if err := os.MkdirAll(filepath.Dir(f.Path), 0o700); err != nil {
 		return err
 	}
