@@ -38,8 +38,17 @@ type Config struct {
 	Healthy time.Duration // a child that ran that long starts over at MinWait
 	Grace   time.Duration // between SIGTERM and SIGKILL when stopping
 	OnStart func(pid int) // called after each start, from Run's goroutine
-	OnExit  func(state string)
+	OnExit  func(Exit)    // called after each end but that of an orderly stop, from Run's goroutine
 	Log     *slog.Logger
+}
+
+// Exit is the end of one run of the child, or that it could not be started.
+type Exit struct {
+	State    string        // how it ended, as the operating system has it; empty if Err is set
+	Signaled bool          // it was ended by a signal
+	Err      error         // it could not be started
+	InARow   int           // how many ends there were, this one included, since it last ran for Healthy
+	Wait     time.Duration // until it is started again
 }
 
 // Process keeps one child running.
@@ -63,7 +72,7 @@ func New(c Config) (*Process, error) {
 		c.OnStart = func(int) {}
 	}
 	if c.OnExit == nil {
-		c.OnExit = func(string) {}
+		c.OnExit = func(Exit) {}
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -80,7 +89,7 @@ func (p *Process) Run(ctx context.Context) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
-	wait := p.c.MinWait
+	wait, inARow := p.c.MinWait, 0
 	// Exits: ctx is done, or the very first start fails.
 	for first := true; ; first = false {
 		began := time.Now()
@@ -92,9 +101,10 @@ func (p *Process) Run(ctx context.Context) error {
 			return fmt.Errorf("start %s: %w", p.c.Name, err)
 		}
 		if time.Since(began) >= p.c.Healthy {
-			wait = p.c.MinWait
+			wait, inARow = p.c.MinWait, 0
 		}
-		p.c.Log.Warn("child process ended; restarting", logkey.Process, p.c.Name, logkey.State, state, logkey.Error, err, logkey.Wait, wait)
+		inARow++
+		p.ended(Exit{InARow: inARow, Wait: wait, Err: err}, state)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -104,8 +114,25 @@ func (p *Process) Run(ctx context.Context) error {
 	}
 }
 
+// ended tells of an end. state is nil if the child could not be started.
+func (p *Process) ended(e Exit, state *os.ProcessState) {
+	if state != nil {
+		e.State = state.String()
+		if s, ok := state.Sys().(syscall.WaitStatus); ok {
+			e.Signaled = s.Signaled()
+		}
+	}
+	about := []any{logkey.Process, p.c.Name, logkey.Count, e.InARow, logkey.Wait, e.Wait}
+	if e.Err != nil {
+		p.c.Log.Warn("child process cannot be started; will try again", append(about, logkey.Error, e.Err)...)
+	} else {
+		p.c.Log.Info("child process ended; will start it again", append(about, logkey.State, e.State)...)
+	}
+	p.c.OnExit(e)
+}
+
 // once runs the child to its end. The error says that it could not be started.
-func (p *Process) once(ctx context.Context) (state string, err error) {
+func (p *Process) once(ctx context.Context) (*os.ProcessState, error) {
 	cmd := p.c.Command()
 	attr := cmd.SysProcAttr
 	if attr == nil {
@@ -115,7 +142,7 @@ func (p *Process) once(ctx context.Context) (state string, err error) {
 	attr.Setpgid = true // a terminal's Ctrl-C is for the parent, which stops its children in order
 	cmd.SysProcAttr = attr
 	if err := cmd.Start(); err != nil {
-		return "", err
+		return nil, err
 	}
 	if err := p.writePID(cmd.Process.Pid); err != nil {
 		p.c.Log.Error("write pid file", logkey.Process, p.c.Name, logkey.Error, err)
@@ -130,9 +157,7 @@ func (p *Process) once(ctx context.Context) (state string, err error) {
 		p.stop(cmd.Process, exited)
 	}
 	p.removePID()
-	state = cmd.ProcessState.String()
-	p.c.OnExit(state)
-	return state, nil
+	return cmd.ProcessState, nil
 }
 
 // stop asks, waits, and then insists. It returns when the child has been reaped.
@@ -158,10 +183,14 @@ func (p *Process) writePID(pid int) error {
 	if err := os.MkdirAll(filepath.Dir(tmp), 0o700); err != nil {
 		return err
 	}
-	if err := os.WriteFile(tmp, []byte(strconv.Itoa(pid)+"\n"), 0o600); err != nil {
-		return err
+	err := os.WriteFile(tmp, []byte(strconv.Itoa(pid)+"\n"), 0o600)
+	if err == nil {
+		err = os.Rename(tmp, p.c.PIDFile)
 	}
-	return os.Rename(tmp, p.c.PIDFile)
+	if err != nil {
+		_ = os.Remove(tmp) // a part of it helps nobody
+	}
+	return err
 }
 
 func (p *Process) removePID() {

@@ -3,6 +3,8 @@ package child_test
 import (
 	"bytes"
 	"context"
+	"errors"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -129,6 +131,59 @@ func TestRunReportsACommandThatCannotStart(t *testing.T) {
 	}
 	if err := p.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "start ghost") {
 		t.Fatalf("got %v, want an error that names the child", err)
+	}
+}
+
+func TestEachEndIsToldWithHowOftenAndWhatComesNext(t *testing.T) {
+	dir := t.TempDir()
+	script := filepath.Join(dir, "script")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\nexit 3\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	ends := make(chan child.Exit, 64)
+	var log bytes.Buffer
+	p, err := child.New(child.Config{
+		Name: "failing", Command: func() *exec.Cmd { return exec.Command(script) },
+		MinWait: time.Millisecond, MaxWait: 4 * time.Millisecond,
+		OnExit: func(e child.Exit) { ends <- e }, Log: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	for i, wait := range []time.Duration{1, 2, 4, 4} {
+		e := <-ends
+		if want := (child.Exit{State: "exit status 3", InARow: i + 1, Wait: wait * time.Millisecond}); e != want {
+			t.Errorf("told %+v, want %+v", e, want)
+		}
+	}
+	if err := os.Remove(script); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if e := <-ends; e.Err != nil {
+			if !errors.Is(e.Err, os.ErrNotExist) || e.State != "" {
+				t.Errorf("told %+v of a program that is gone", e)
+			}
+			break
+		}
+	}
+	if err := os.WriteFile(script, []byte("#!/bin/sh\nkill -9 $$\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if e := <-ends; e.Err == nil && e.Signaled {
+			break
+		}
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(log.String(), "<nil>") {
+		t.Errorf("the log tells of an error that is none:\n%s", log.String())
 	}
 }
 

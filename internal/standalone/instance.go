@@ -13,11 +13,13 @@ import (
 	"strconv"
 	"time"
 
+	"aether.io/aether/internal/atomicfile"
 	"aether.io/aether/internal/attest"
 	"aether.io/aether/internal/child"
 	"aether.io/aether/internal/run"
 	"aether.io/aether/internal/spiffeid"
 	"aether.io/aether/internal/statedir"
+	"aether.io/aether/internal/svid"
 )
 
 // The identity under which the one shared proxy of an instance joins.
@@ -53,9 +55,9 @@ func (in *Instance) Run(ctx context.Context) error {
 	defer release()
 	n := newNarrator(in.c)
 	n.say("start", "starting on the manifests in %s; state in %s", in.c.Dir, in.c.State.Root())
-	// What an instance that was killed left would be taken for ours.
+	// What an instance that was killed left would be taken for ours. All else that it left is
+	// good until there is something better: the disk may be full.
 	_ = os.Remove(in.c.State.Ready())
-	_ = os.Remove(in.c.State.Bootstrap())
 	defer func() { _ = os.Remove(in.c.State.Ready()) }()
 
 	logs, err := openLogs(in.c.State)
@@ -68,7 +70,11 @@ func (in *Instance) Run(ctx context.Context) error {
 		return err
 	}
 	defer sockets.close()
-	if err := in.introduce(sockets); err != nil {
+	if err := in.introduce(ctx, n); err != nil {
+		return err
+	}
+	settings, err := in.settings(sockets)
+	if err != nil {
 		return err
 	}
 	// The processes outlive ctx by the drain: they are stopped in order, Envoy first.
@@ -81,7 +87,11 @@ func (in *Instance) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	parts = append(parts, run.Part{Name: "stop", Run: func(ctx context.Context) error {
+	parts = append(parts, run.Part{Name: "settings", Run: func(ctx context.Context) error {
+		n.keep(ctx, in.c.State.Settings(), settings)
+		<-ctx.Done()
+		return ctx.Err()
+	}}, run.Part{Name: "stop", Run: func(ctx context.Context) error {
 		<-ctx.Done()
 		n.say("stopping", "stopping, once no request is active or after %s; Ctrl-C again stops at once", in.c.Drain)
 		in.drain(context.WithoutCancel(ctx))
@@ -131,11 +141,7 @@ func (in *Instance) parts(control, envoy context.Context, n *narrator, sockets *
 				logged = info.Size()
 			}
 			return cmd
-		}, OnExit: func(state string) {
-			if own.Err() == nil {
-				n.lastWords(name, state, logged)
-			}
-		}})
+		}, OnStart: func(int) { n.started(name) }, OnExit: func(e child.Exit) { n.lastWords(name, e, logged) }})
 		if err != nil {
 			return err
 		}
@@ -200,37 +206,54 @@ func (c *controlPorts) close() {
 	}
 }
 
-// introduce writes what the processes need to know of each other: the token that stands
-// for the proxy, at the controller's and at the proxy's place, and the settings.
-func (in *Instance) introduce(c *controlPorts) error {
-	token := attest.NewToken()
-	entry := attest.Entry{Token: token, Identity: attest.Identity{
+// introduce writes the token that stands for the proxy, at the controller's and at the
+// proxy's place. Where a new one cannot be written, that of before is as good, if it is whole.
+func (in *Instance) introduce(ctx context.Context, n *narrator) error {
+	before, known := in.introduced(ctx)
+	entry := attest.Entry{Token: attest.NewToken(), Identity: attest.Identity{
 		Namespace: ReleaseNamespace, ServiceAccount: spiffeid.SharedProxyAccount,
 		Pod: spiffeid.Pod{Name: ProxyName, UID: rand.Text(), Node: nodeName},
 	}}
-	if err := attest.WriteTokenFile(in.c.State.Tokens(), []attest.Entry{entry}); err != nil {
-		return err
+	accepted := []attest.Entry{entry}
+	if known { // both are accepted until the proxy has the new one
+		accepted = append(accepted, before)
 	}
-	if err := replaceFile(in.c.State.Token(), []byte(token.Reveal())); err != nil {
-		return fmt.Errorf("write the proxy's token: %w", err)
+	err := attest.WriteTokenFile(in.c.State.Tokens(), accepted)
+	if err == nil {
+		err = atomicfile.Write(in.c.State.Token(), []byte(entry.Token.Reveal()), 0o600)
 	}
-	settings, err := json.MarshalIndent(Settings{
+	switch {
+	case err != nil && known:
+		n.say("state", "! the proxy keeps the token that it had: %v", err)
+	case err != nil:
+		return fmt.Errorf("introduce the proxy to the controller: %w", err)
+	case known:
+		if err := attest.WriteTokenFile(in.c.State.Tokens(), accepted[:1]); err != nil {
+			n.say("state", "! the proxy's token of before is still accepted: %v", err)
+		}
+	}
+	return nil
+}
+
+// introduced is the token that an earlier start left, if it is at both places.
+func (in *Instance) introduced(ctx context.Context) (attest.Entry, bool) {
+	text, err := os.ReadFile(in.c.State.Token())
+	if err != nil {
+		return attest.Entry{}, false
+	}
+	token := svid.TokenFromString(string(text))
+	id, err := attest.NewTokenFile(in.c.State.Tokens()).Attest(ctx, token)
+	return attest.Entry{Token: token, Identity: id}, err == nil
+}
+
+// settings is what other commands want to know of this instance.
+func (in *Instance) settings(c *controlPorts) ([]byte, error) {
+	text, err := json.MarshalIndent(Settings{
 		Dir: in.c.Dir, Bind: in.c.Bind, PortOffset: in.c.PortOffset, Supervisor: os.Getpid(),
 		StreamAddr: c.stream.Addr().String(), BootstrapAddr: c.bootstrap.Addr().String(), Started: time.Now().UTC(),
 		ControllerFlags: in.c.Extra,
 	}, "", "  ")
-	if err != nil {
-		return err
-	}
-	return replaceFile(in.c.State.Settings(), append(settings, '\n'))
-}
-
-func replaceFile(path string, data []byte) error {
-	tmp := path + ".new"
-	if err := os.WriteFile(tmp, data, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(tmp, path)
+	return append(text, '\n'), err
 }
 
 func (in *Instance) controller(c *controlPorts) *exec.Cmd {
@@ -295,22 +318,19 @@ func (l logFiles) close() {
 	}
 }
 
-// awaitBootstrap waits until the proxy has written Envoy's bootstrap.
+// awaitBootstrap waits until Envoy's bootstrap is there and right: the proxy answers once it
+// has written it. What an earlier start left may be right too, but only the proxy knows.
 func (in *Instance) awaitBootstrap(ctx context.Context) error {
-	path := in.c.State.Bootstrap()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	// Exits: the file is there, or ctx is done.
-	for {
-		if _, err := os.Stat(path); err == nil {
-			return nil
+	var d net.Dialer
+	return poll(ctx, func() bool {
+		conn, err := d.DialContext(ctx, "unix", in.c.State.ProxySocket())
+		if err != nil {
+			return false
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
-		}
-	}
+		_ = conn.Close()
+		_, err = os.Stat(in.c.State.Bootstrap())
+		return err == nil
+	})
 }
 
 // Binaries finds the programs that belong to the running one: beside it.

@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/bits"
 	"os"
 	"strings"
 	"sync"
 	"time"
 
+	"aether.io/aether/internal/child"
 	"aether.io/aether/internal/inspect"
 	"aether.io/aether/internal/journal"
 )
@@ -22,13 +24,14 @@ type narrator struct {
 	mu       sync.Mutex // lines do not mix
 	ready    bool       // changes are told only from then on: before, they are the start
 	troubles *troubles
-	last     map[string]string // words of each process that ended
+	starts   map[string]int       // of each process
+	ended    map[string]time.Time // when the end of each process was told last
 
 	look chan struct{} // capacity 1: statuses may have changed; taken by watch
 }
 
 func newNarrator(c Config) *narrator {
-	return &narrator{c: c, began: time.Now(), troubles: newTroubles(), last: map[string]string{}, look: make(chan struct{}, 1)}
+	return &narrator{c: c, began: time.Now(), troubles: newTroubles(), starts: map[string]int{}, ended: map[string]time.Time{}, look: make(chan struct{}, 1)}
 }
 
 // line is one line of JSON output.
@@ -45,13 +48,11 @@ func (n *narrator) follow(ctx context.Context, process, socket string) error {
 	client := inspect.NewClient(socket)
 	defer client.Close()
 	var since uint64
-	lastPID := ""
+	run := 0
 	// Exits: ctx is done.
 	for {
-		pid, _ := os.ReadFile(n.c.State.PIDFile(process)) // absent while it restarts
-		if string(pid) != lastPID {
-			lastPID, since = string(pid), 0
-			n.restarted(process)
+		if now := n.run(process); now != run {
+			run, since = now, 0 // a new process counts its events anew
 		}
 		_ = client.Follow(ctx, since, func(e inspect.Event) { // it ends with the process, which is told by the supervisor's log
 			since = e.Seq
@@ -65,14 +66,21 @@ func (n *narrator) follow(ctx context.Context, process, socket string) error {
 	}
 }
 
-// restarted forgets what a new controller says anew.
-func (n *narrator) restarted(process string) {
-	if process != "controller" {
-		return
-	}
+// started notes that a process was started. A new controller says all anew.
+func (n *narrator) started(process string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.troubles.forgetObjects()
+	n.starts[process]++
+	if process == "controller" {
+		n.troubles.forgetObjects()
+	}
+}
+
+// run is how often a process was started.
+func (n *narrator) run(process string) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.starts[process]
 }
 
 func (n *narrator) tell(process string, e inspect.Event) {
@@ -117,21 +125,40 @@ func (n *narrator) print(l line) {
 	fmt.Fprintf(n.c.Out, "%7.3fs  %s\n", l.At.Sub(n.began).Seconds(), OneLine(l.Message))
 }
 
-// lastWords tells what a process that ended by itself said last, which is often why. What
-// it repeats is told once.
-func (n *narrator) lastWords(process, state string, from int64) {
-	if strings.HasPrefix(state, "signal:") {
-		return // it was not its own doing
-	}
-	path := n.c.State.Log(process)
-	words := or(lastLine(path, from), "nothing")
+// endTold is how often the end of a process is told that ends again and again, but for the
+// first few times.
+const endTold = time.Minute
+
+// lastWords tells that a process ended by itself, and what it said last, which is often why.
+// from is where in its log this run of it began. One that ends again and again is told of
+// after 1, 2, 4, 8 and so on times, and once a minute.
+func (n *narrator) lastWords(process string, e child.Exit, from int64) {
+	now := time.Now()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.last[process] == words {
+	if bits.OnesCount(uint(e.InARow)) > 1 && now.Sub(n.ended[process]) < endTold {
 		return
 	}
-	n.last[process] = words
-	n.print(line{At: time.Now(), Kind: "process-ended", Message: fmt.Sprintf("! %s ended with %s and said last: %s (%s)", process, state, words, path)})
+	n.ended[process] = now
+	path := n.c.State.Log(process)
+	n.print(line{At: now, Kind: "process-ended", Process: process, Message: "! " + endProse(process, e, lastLine(path, from), path)})
+}
+
+// endProse is the end of a process as a person reads it.
+func endProse(process string, e child.Exit, words, path string) string {
+	var s string
+	switch {
+	case e.Err != nil:
+		s = fmt.Sprintf("%s cannot be started: %v", process, e.Err)
+	case e.Signaled:
+		s = fmt.Sprintf("%s was ended (%s)", process, e.State)
+	default:
+		s = fmt.Sprintf("%s ended with %s and said last: %s (%s)", process, e.State, or(words, "nothing"), path)
+	}
+	if e.InARow == 1 {
+		return s + "; it is started again"
+	}
+	return s + fmt.Sprintf("; %d times in a row, tried again in %s", e.InARow, e.Wait)
 }
 
 // lastLine is the last line of a file that is not empty, from an offset on.

@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"aether.io/aether/internal/atomicfile"
 	"aether.io/aether/internal/discovery/health"
 	"aether.io/aether/internal/inspect"
 )
@@ -45,23 +45,41 @@ func (n *narrator) awaitReady(ctx context.Context) error {
 	n.mu.Unlock()
 	ctx, cancel := context.WithCancel(ctx)
 	marked := make(chan struct{})
-	go func() { defer close(marked); n.mark(ctx, now) }()
+	go func() {
+		defer close(marked)
+		n.keep(ctx, n.c.State.Ready(), []byte(now.UTC().Format(time.RFC3339Nano)+"\n"))
+	}()
 	defer func() { cancel(); <-marked }()
 	return n.watch(ctx, controller)
 }
 
-// mark makes the file that says ready. A disk that is full is no reason to stop serving:
-// it is told, and tried again.
-func (n *narrator) mark(ctx context.Context, at time.Time) {
-	path, text, told := n.c.State.Ready(), []byte(at.UTC().Format(time.RFC3339Nano)+"\n"), false
-	_ = poll(ctx, func() bool { // a wait that ended early has nothing more to say
-		err := os.WriteFile(path, text, 0o600)
-		if err != nil && !told {
-			told = true
-			n.say("ready", "! the file that says so cannot be written, will retry: %v", err)
+// The back-off of a file that cannot be written.
+const (
+	firstRetry = time.Second
+	lastRetry  = 30 * time.Second
+)
+
+// keep writes a file of the supervisor's own. A disk that is full is no reason to stop
+// serving: it is told, and tried again until ctx is done.
+func (n *narrator) keep(ctx context.Context, path string, text []byte) {
+	// Exits: it is written, or ctx is done.
+	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
+		err := atomicfile.Write(path, text, 0o600)
+		if err == nil && wait > firstRetry {
+			n.say("state", "%s is written now", path)
 		}
-		return err == nil
-	})
+		if err == nil {
+			return
+		}
+		if wait == firstRetry {
+			n.say("state", "! %v; it is tried again", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
 }
 
 // awaitProxy waits until the proxy is configured. A wait that is long is explained.
@@ -94,8 +112,8 @@ func (n *narrator) tellServed(at time.Time, statuses answer, ports []uint32) {
 		n.print(line{At: at, Process: "controller", Kind: "gateway", Message: g.String(), Detail: g.raw})
 	}
 	n.tellTroubles(at, statuses)
-	if slices.ContainsFunc(gateways, Gateway.portTaken) {
-		say("! a port is taken: free it, or move all listeners with --port-offset")
+	if slices.ContainsFunc(gateways, Gateway.portUnavailable) {
+		say("! a port cannot be bound, its listener says why: free it, or move all listeners with --port-offset; ports below 1024 are not for everybody")
 	}
 	switch {
 	case !statuses.given:

@@ -44,8 +44,8 @@ func (g Gateway) pending() bool {
 	return true
 }
 
-// portTaken reports whether a listener could not bind its port.
-func (g Gateway) portTaken() bool {
+// portUnavailable reports whether a listener could not bind its port.
+func (g Gateway) portUnavailable() bool {
 	return slices.ContainsFunc(g.Status.Listeners, func(l gatewayv1.ListenerStatus) bool {
 		return slices.ContainsFunc(l.Conditions, func(c metav1.Condition) bool {
 			return c.Type == string(gatewayv1.ListenerConditionProgrammed) && c.Reason == string(gatewayv1.ListenerReasonPortUnavailable)

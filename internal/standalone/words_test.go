@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -50,11 +51,11 @@ func TestThatReadyCannotBeWrittenStopsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	told := make(chan struct{})
-	n := newNarrator(Config{State: state, Out: writer(func() { close(told) })})
+	n := newNarrator(Config{State: state, Out: writer(sync.OnceFunc(func() { close(told) }))})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	done := make(chan struct{})
-	go func() { defer close(done); n.mark(ctx, time.Now()) }()
+	go func() { defer close(done); n.keep(ctx, state.Ready(), nil) }()
 	<-told // the directory is not there
 	if err := os.Mkdir(root, 0o700); err != nil {
 		t.Fatal(err)

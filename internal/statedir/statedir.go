@@ -58,6 +58,7 @@ func (d Dir) CA() string                 { return filepath.Join(d.root, "ca") } 
 func (d Dir) TrustBundle() string        { return filepath.Join(d.root, "trust-bundle", "ca.crt") }
 func (d Dir) Tokens() string             { return filepath.Join(d.root, "tokens.json") } // what the controller accepts
 func (d Dir) Token() string              { return filepath.Join(d.root, "discovery-token", "token") }
+func (d Dir) Convictions() string        { return filepath.Join(d.root, "convictions.json") } // what the controller has quarantined
 func (d Dir) LastGood() string           { return filepath.Join(d.root, "last-good-proxy") }
 func (d Dir) Bootstrap() string          { return filepath.Join(d.root, "envoy", "bootstrap.json") }
 func (d Dir) Settings() string           { return filepath.Join(d.root, "settings.json") } // of the running instance
@@ -144,16 +145,22 @@ func private(path string) bool {
 // shortPrefix begins the names of the sockets' directories that are made elsewhere.
 const shortPrefix = "aether-run-"
 
-// makeRun makes the sockets' directory anew: what an earlier instance left is dead.
+// makeRun makes the sockets' directory, or empties it: what an earlier instance left is
+// dead. One that is there is used again, because a disk that is full has no room for another.
 func (d Dir) makeRun() (clean func(), err error) {
 	if target, err := os.Readlink(d.run()); err == nil && ours(target) {
 		_ = os.RemoveAll(target)
 	}
-	if err := os.RemoveAll(d.run()); err != nil {
-		return nil, err
+	if info, err := os.Lstat(d.run()); err != nil || !info.IsDir() || !private(d.run()) {
+		if err := os.RemoveAll(d.run()); err != nil {
+			return nil, fmt.Errorf("directory for sockets: %w", err)
+		}
 	}
 	if len(d.ControllerSocket()) <= maxSocketPath {
-		return func() { _ = os.RemoveAll(d.run()) }, os.Mkdir(d.run(), 0o700)
+		return func() { _ = empty(d.run()) }, empty(d.run())
+	}
+	if err := os.RemoveAll(d.run()); err != nil {
+		return nil, fmt.Errorf("directory for sockets: %w", err)
 	}
 	base := os.TempDir()
 	if len(filepath.Join(base, shortPrefix+"4294967295", filepath.Base(d.ControllerSocket()))) > maxSocketPath {
@@ -164,6 +171,19 @@ func (d Dir) makeRun() (clean func(), err error) {
 		return nil, fmt.Errorf("directory for sockets: %w", err)
 	}
 	return func() { _ = os.RemoveAll(short); _ = os.Remove(d.run()) }, os.Symlink(short, d.run())
+}
+
+// empty makes a directory with nothing in it.
+func empty(dir string) error {
+	err := os.Mkdir(dir, 0o700)
+	if err == nil || !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+	}
+	return err
 }
 
 // ours reports whether a directory elsewhere is one that makeRun made: wherever else the

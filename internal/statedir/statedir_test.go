@@ -58,10 +58,32 @@ func TestSocketsFitWhereverTheDirectoryIs(t *testing.T) {
 			_ = l.Close()
 			sockets := filepath.Dir(d.ControllerSocket())
 			release()
-			if _, err := os.Stat(sockets); !os.IsNotExist(err) {
-				t.Fatalf("sockets' directory is left behind (%v)", err)
+			if left, err := os.ReadDir(sockets); len(left) > 0 || err != nil && !os.IsNotExist(err) {
+				t.Fatalf("left behind: %v (%v)", left, err)
 			}
 		})
+	}
+}
+
+func TestTheSocketsDirectoryOfBeforeIsUsedAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "d")
+	d, release := open(t, path)
+	before, err := os.Stat(filepath.Dir(d.ControllerSocket()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(d.XDSSocket(), nil, 0o600); err != nil { // of a process that was killed
+		t.Fatal(err)
+	}
+	release()
+	_, again := open(t, path)
+	defer again()
+	after, err := os.Stat(filepath.Dir(d.ControllerSocket()))
+	if err != nil || !os.SameFile(before, after) {
+		t.Errorf("it was made anew, which a full disk has no room for (%v)", err)
+	}
+	if _, err := os.Lstat(d.XDSSocket()); !os.IsNotExist(err) {
+		t.Errorf("a dead socket is left in it (%v)", err)
 	}
 }
 
