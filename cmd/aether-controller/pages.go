@@ -3,15 +3,9 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"net/http"
-	"sync"
-	"time"
 
 	"aether.io/aether/internal/inspect"
-	"aether.io/aether/internal/journal"
-	"aether.io/aether/internal/logkey"
-	"aether.io/aether/internal/source"
 )
 
 // handler answers questions about this controller.
@@ -65,35 +59,4 @@ func (c *controller) documents() (inspect.Statuses, error) {
 		out.Documents = append(out.Documents, inspect.StatusDocument{Kind: string(d.Key.Kind), Namespace: d.Key.Namespace, Name: d.Key.Name, Generation: d.Generation, Status: text})
 	}
 	return out, nil
-}
-
-// problems is what is wrong with the source at present. New ones are told once.
-type problems struct {
-	moments *journal.Journal
-	log     *slog.Logger
-
-	mu   sync.Mutex
-	list []source.Problem
-}
-
-func (p *problems) set(list []source.Problem) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	known := map[string]bool{}
-	for _, old := range p.list {
-		known[old.String()] = true
-	}
-	for _, now := range list {
-		if text := now.String(); !known[text] {
-			p.moments.Add(time.Now(), journal.Problem, text, now)
-			p.log.Warn("problem with a manifest", logkey.File, now.File, logkey.Object, now.Object, logkey.Path, now.Path, logkey.Reason, now.Message)
-		}
-	}
-	p.list = list
-}
-
-func (p *problems) get() []source.Problem {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return append([]source.Problem{}, p.list...)
 }

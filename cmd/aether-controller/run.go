@@ -63,6 +63,7 @@ type controller struct {
 //	token file ──► issuer ◄── ca ──roots──► trust bundle, world
 func serve(ctx context.Context, f flags, log *slog.Logger) error {
 	c := &controller{f: f, log: log, metrics: prometheus.NewRegistry(), moments: &journal.Journal{}}
+	c.problems = &problems{moments: c.moments, log: c.log}
 	for _, make := range []func() error{c.makeIdentity, c.makeRouting, c.makeDiscovery} {
 		if err := make(); err != nil {
 			return err
@@ -79,7 +80,7 @@ func serve(ctx context.Context, f flags, log *slog.Logger) error {
 		run.Part{Name: "bootstrap listener", Run: c.serveBootstrap},
 		run.Part{Name: "stream listener", Run: c.serveStreams},
 		run.Part{Name: "inspection", Run: func(ctx context.Context) error {
-			return inspect.Serve(ctx, c.state.ControllerSocket(), c.handler())
+			return inspect.Serve(ctx, c.log, c.state.ControllerSocket(), c.handler())
 		}},
 	)
 }
@@ -99,6 +100,7 @@ func (c *controller) makeIdentity() error {
 	c.ca, err = ca.New(ca.Config{
 		Store: ca.FileStore{Dir: c.state.CA()}, Publisher: ca.BundleFile{Path: c.state.TrustBundle()}, TrustDomain: domain,
 		Lifetime: c.f.caLifetime, SVIDTTL: c.f.svidTTL, Log: c.log, Registerer: c.metrics,
+		OnFault: func(err error) { c.problems.setCA(c.state.CA(), err, !c.ca.Roots().IsZero()) },
 	})
 	return err
 }
@@ -121,7 +123,6 @@ func (c *controller) makeRouting() error {
 	}); err != nil {
 		return err
 	}
-	c.problems = &problems{moments: c.moments, log: c.log}
 	c.files, err = source.NewDirectory(source.DirectoryConfig{Dir: c.f.directory, StateDir: c.state.Root(), Log: c.log})
 	return err
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -81,16 +82,20 @@ func serve(ctx context.Context, f flags, log *slog.Logger) error {
 		run.Part{Name: "identity", Run: source.Run},
 		run.Part{Name: "discovery stream", Run: stream.Run},
 		run.Part{Name: "inspection", Run: func(ctx context.Context) error {
-			return inspect.Serve(ctx, f.inspectSocket, inspect.Handler(log, moments, pages, handlers))
+			return inspect.Serve(ctx, log, f.inspectSocket, inspect.Handler(log, moments, pages, handlers))
 		}},
 	)
 }
 
-// writeBootstrap writes the configuration with which the Envoy beside this proxy starts.
+// writeBootstrap writes the configuration with which the Envoy beside this proxy starts, if
+// it is not there already: a disk that is full then stops nobody.
 func writeBootstrap(f flags) error {
 	text, err := bootstrap.New(bootstrap.Config{NodeID: f.proxyID, Cluster: f.clusterName, XDSSocket: f.xdsSocket, AdminSocket: f.adminSocket})
 	if err != nil {
 		return fmt.Errorf("make Envoy's bootstrap: %w", err)
+	}
+	if now, err := os.ReadFile(f.bootstrapPath); err == nil && bytes.Equal(now, text) {
+		return nil
 	}
 	if err := os.MkdirAll(filepath.Dir(f.bootstrapPath), 0o700); err != nil {
 		return fmt.Errorf("write Envoy's bootstrap: %w", err)

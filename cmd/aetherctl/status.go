@@ -83,6 +83,9 @@ type problem struct {
 	Severity string `json:"severity"`
 }
 
+// ignored is the severity of a document that is none of ours (source.Ignored).
+const ignored = "Ignored"
+
 // splitName takes Kind/namespace/name, as tables print it, for a kind and a name.
 func splitName(args []string) []string {
 	if len(args) != 1 {
@@ -198,13 +201,23 @@ func printToLookAt(w io.Writer, docs []inspect.StatusDocument, problems []proble
 			list = append(list, standalone.ObjectName(d)+": "+t)
 		}
 	}
+	var unread []string
 	for _, p := range problems {
-		list = append(list, p.String())
+		if p.Severity == ignored {
+			unread = append(unread, p.String())
+		} else {
+			list = append(list, p.String())
+		}
 	}
+	printList(w, "to look at", list)
+	printList(w, "not read, which Aether has no use for", unread)
+}
+
+func printList(w io.Writer, what string, list []string) {
 	if len(list) == 0 {
 		return
 	}
-	fmt.Fprintf(w, "\n%d to look at:\n", len(list))
+	fmt.Fprintf(w, "\n%d %s:\n", len(list), what)
 	for _, l := range list {
 		fmt.Fprintf(w, "  %s\n", standalone.OneLine(l))
 	}

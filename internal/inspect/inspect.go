@@ -92,30 +92,76 @@ func cmpOr(s, def string) string {
 	return s
 }
 
+// lookEvery is how often Serve looks whether its socket is still there, and tries to open it.
+const lookEvery = time.Second
+
 // Serve answers on a Unix socket of mode 0600 until ctx is done. A socket that a dead
-// process left behind is replaced.
-func Serve(ctx context.Context, socket string, h http.Handler) error {
+// process left behind is replaced, and one that is removed is made again. One that cannot be
+// opened is no reason to end: nobody depends on being watched. It is logged and tried again.
+func Serve(ctx context.Context, log *slog.Logger, socket string, h http.Handler) error {
+	told := ""
+	// Exits: ctx is done.
+	for {
+		err := serve(ctx, socket, h)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if text := fmt.Sprint(err); text != told {
+			told = text
+			log.Warn("inspection is not possible now; will try again", logkey.Path, socket, logkey.Error, err)
+		}
+		if errors.Is(err, errRemoved) {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(lookEvery):
+		}
+	}
+}
+
+// errRemoved says that the socket is not there any more.
+var errRemoved = errors.New("the socket was removed")
+
+// serve answers until ctx is done or the socket is removed.
+func serve(ctx context.Context, socket string, h http.Handler) error {
 	l, err := Listen(ctx, socket)
 	if err != nil {
+		return err
+	}
+	ours, err := os.Lstat(socket)
+	if err != nil {
+		_ = l.Close()
 		return err
 	}
 	srv := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx }}
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(l) }()
-	select {
-	case err := <-served:
-		return fmt.Errorf("serve %s: %w", socket, err)
-	case <-ctx.Done():
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	// Exits: serving ended, ctx is done, or what is at the path is not ours.
+	for {
+		select {
+		case err := <-served:
+			return fmt.Errorf("serve %s: %w", socket, err)
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-look.C:
+			if now, err := os.Lstat(socket); err == nil && os.SameFile(ours, now) {
+				continue
+			}
+			l.SetUnlinkOnClose(false) // what is there now is somebody else's
+			err = errRemoved
+		}
+		_ = srv.Close() // readers of the journal have no end of their own
+		_ = <-served    // that it was closed
+		return err
 	}
-	_ = srv.Close() // readers of the journal have no end of their own
-	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve %s: %w", socket, err)
-	}
-	return ctx.Err()
 }
 
 // Listen opens a Unix socket of mode 0600, in the place of one that nobody serves.
-func Listen(ctx context.Context, socket string) (net.Listener, error) {
+func Listen(ctx context.Context, socket string) (*net.UnixListener, error) {
 	if err := os.MkdirAll(filepath.Dir(socket), 0o700); err != nil {
 		return nil, err
 	}
@@ -136,5 +182,5 @@ func Listen(ctx context.Context, socket string) (net.Listener, error) {
 		_ = l.Close()
 		return nil, err
 	}
-	return l, nil
+	return l.(*net.UnixListener), nil
 }

@@ -25,7 +25,7 @@ func start(t *testing.T, j *journal.Journal, pages map[string]inspect.Page) stri
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- inspect.Serve(ctx, socket, inspect.Handler(slog.New(slog.DiscardHandler), j, pages, nil))
+		done <- inspect.Serve(ctx, slog.New(slog.DiscardHandler), socket, inspect.Handler(slog.New(slog.DiscardHandler), j, pages, nil))
 	}()
 	t.Cleanup(func() { cancel(); <-done })
 	for {
@@ -90,5 +90,35 @@ func TestASocketThatIsServedIsNotTaken(t *testing.T) {
 	socket := start(t, &journal.Journal{}, nil)
 	if _, err := inspect.Listen(t.Context(), socket); err == nil {
 		t.Fatal("a second process took the socket")
+	}
+}
+
+func TestASocketThatIsRemovedIsMadeAgain(t *testing.T) {
+	socket := start(t, &journal.Journal{}, map[string]inspect.Page{
+		"/v1/good": func(*http.Request) (any, error) { return 1, nil },
+	})
+	dir := filepath.Dir(socket)
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(dir, nil, 0o600); err != nil { // as on a disk that has no room for it
+		t.Fatal(err)
+	}
+	c := inspect.NewClient(socket)
+	defer c.Close()
+	answers := func() bool { return c.Get(t.Context(), "/v1/good", new(int)) == nil }
+	deadline := time.After(20 * time.Second)
+	for mended := false; !answers() || !mended; {
+		select {
+		case <-deadline:
+			t.Fatal("nobody answers")
+		case <-time.After(10 * time.Millisecond):
+		}
+		if !mended && !answers() {
+			mended = true
+			if err := os.Remove(dir); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 }

@@ -24,6 +24,7 @@ const (
 	State          Kind = "state"   // of a proxy
 	Change         Kind = "change"  // of configuration, Detail is a changelog.Entry
 	Problem        Kind = "problem" // with an input
+	Unread         Kind = "unread"  // input that is none of ours
 )
 
 // Event is one moment.

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	"aether.io/aether/internal/journal"
+	"aether.io/aether/internal/source"
+)
+
+func (p *problems) kinds() (out []string) {
+	for _, e := range p.moments.Since(0) {
+		out = append(out, string(e.Kind)+" "+e.Message)
+	}
+	return out
+}
+
+func newProblems() *problems {
+	return &problems{moments: &journal.Journal{}, log: slog.New(slog.DiscardHandler)}
+}
+
+func TestAProblemIsToldOnceAndWhatIsNotReadQuietly(t *testing.T) {
+	p := newProblems()
+	bad := source.Problem{Severity: source.Refused, File: "a.yaml", Message: "cannot be read"}
+	var other []source.Problem
+	for _, file := range []string{"1", "2", "3", "4", "5", "6", "7"} {
+		other = append(other, source.Problem{Severity: source.Ignored, File: file, Message: "is not read"})
+	}
+	for range 2 {
+		p.set(append([]source.Problem{bad}, other...))
+	}
+	want := []string{
+		"problem a.yaml: cannot be read",
+		"unread not read: 1: is not read; 2: is not read; 3: is not read; 4: is not read; 5: is not read; and 2 more",
+	}
+	if got := p.kinds(); !slices.Equal(got, want) {
+		t.Errorf("told %q, want %q", got, want)
+	}
+	if got := len(p.get()); got != 8 {
+		t.Errorf("%d problems are shown, want 8", got)
+	}
+}
+
+func TestADamagedCAIsAProblemUntilItIsMended(t *testing.T) {
+	p := newProblems()
+	p.set([]source.Problem{{Severity: source.Refused, File: "a.yaml", Message: "cannot be read"}})
+	p.setCA("/state/ca", errors.New("CA does not parse"), true)
+	if list := p.get(); len(list) != 2 || list[0].File != "/state/ca" || !strings.Contains(list[0].Message, "last good one stays in use") {
+		t.Errorf("problems %v", list)
+	}
+	p.setCA("/state/ca", nil, true)
+	if list := p.get(); len(list) != 1 {
+		t.Errorf("problems %v once it is mended", list)
+	}
+	got := p.kinds()
+	if len(got) != 3 || !strings.HasPrefix(got[1], "problem /state/ca: CA does not parse") || got[2] != "ca-ready CA is good again" {
+		t.Errorf("told %q", got)
+	}
+}
