@@ -49,10 +49,14 @@ func (f *Files) Write(_ context.Context, d Document) error {
 		return err
 	}
 	tmp := path + ".new"
-	if err := os.WriteFile(tmp, data, 0o600); err != nil {
-		return err
+	err = os.WriteFile(tmp, data, 0o600)
+	if err == nil {
+		err = os.Rename(tmp, path)
 	}
-	return os.Rename(tmp, path)
+	if err != nil {
+		_ = os.Remove(tmp) // a part of it would be taken for a status, and takes room
+	}
+	return err
 }
 
 // Remove deletes the object's file; that there is none is no error.

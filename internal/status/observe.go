@@ -26,6 +26,11 @@ const (
 	ReasonRejected    = "Rejected"
 )
 
+// cannotBind is in what Envoy says of a listener whose port it cannot have, whether it is
+// taken, is only for root, or is at an address that the machine does not have:
+// "cannot bind '127.0.0.1:80': Permission denied".
+const cannotBind = "cannot bind"
+
 // openness is what is still to be learned about a status.
 type openness uint8
 
@@ -151,7 +156,7 @@ func judge(v fleet.Verdict, held string, wasLive bool) outcome {
 		return outcome{troubled, metav1.ConditionFalse, ReasonRefused, "the last accepted version stays in effect; Envoy refused this one: " + held}
 	case len(v.Refused) > 0:
 		reason := ReasonRefused
-		if strings.Contains(v.Refused[0].Detail, "Address already in use") {
+		if strings.Contains(v.Refused[0].Detail, cannotBind) {
 			reason = ReasonUnavailable
 		}
 		return outcome{troubled, metav1.ConditionFalse, reason, refusals(v.Refused)}

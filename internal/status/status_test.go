@@ -265,16 +265,22 @@ func TestWhatWasLiveStaysProgrammedWhileProxiesAreAway(t *testing.T) {
 	})
 }
 
+func refused(detail string) fleet.Verdict {
+	return fleet.Verdict{Total: 1, Refused: []fleet.Refused{{Proxy: "p1", Refusal: resource.Refusal{Detail: detail}}}}
+}
+
 func TestAGatewayIsProgrammedWhenEachOfItsListenersIs(t *testing.T) {
 	cases := map[string]struct {
 		verdict fleet.Verdict
 		status  metav1.ConditionStatus
 		reason  string
 	}{
-		"all live":              {live, metav1.ConditionTrue, "Programmed"},
-		"a port is not bound":   {fleet.Verdict{Total: 1, Unbound: []fleet.Laggard{{Proxy: "p1"}}}, metav1.ConditionFalse, "Invalid"},
-		"nobody is connected":   {fleet.Verdict{}, metav1.ConditionFalse, "Pending"},
-		"a listener is refused": {fleet.Verdict{Total: 1, Refused: []fleet.Refused{{Proxy: "p1", Refusal: resource.Refusal{Detail: "cannot bind: Address already in use"}}}}, metav1.ConditionFalse, "Invalid"},
+		"all live":                {live, metav1.ConditionTrue, "Programmed"},
+		"a port is not bound":     {fleet.Verdict{Total: 1, Unbound: []fleet.Laggard{{Proxy: "p1"}}}, metav1.ConditionFalse, "Invalid"},
+		"nobody is connected":     {fleet.Verdict{}, metav1.ConditionFalse, "Pending"},
+		"a port is taken":         {refused("cannot bind '127.0.0.1:8080': Address already in use"), metav1.ConditionFalse, "Invalid"},
+		"a port is only for root": {refused("cannot bind '127.0.0.1:80': Permission denied"), metav1.ConditionFalse, "Invalid"},
+		"an address is nowhere":   {refused("cannot bind '[2001:db8::1]:80': Cannot assign requested address"), metav1.ConditionFalse, "Invalid"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
