@@ -12,43 +12,43 @@ import (
 
 // Peer is who subscribes, as proved by its SVID and said in its Subscribe.
 type Peer struct {
-	ID           string // pod name
-	PodUID       string
-	Node         string
-	Identity     string // SPIFFE ID
-	Addr         string // remote address
-	Serial       string // of its SVID, lower-case hexadecimal
-	NotAfter     time.Time
-	EnvoyVersion string
-	BuildVersion string
+	ID           string    `json:"id"` // pod name
+	PodUID       string    `json:"podUid,omitempty"`
+	Node         string    `json:"node,omitempty"`
+	Identity     string    `json:"identity"`     // SPIFFE ID
+	Addr         string    `json:"addr"`         // remote address
+	Serial       string    `json:"serial"`       // of its SVID, lower-case hexadecimal
+	NotAfter     time.Time `json:"notAfter"`     // of its SVID
+	EnvoyVersion string    `json:"envoyVersion"` // empty until an Envoy has connected
+	BuildVersion string    `json:"buildVersion"` // of the proxy
 }
 
 // Proxy is one proxy as observed.
 type Proxy struct {
 	Peer
-	Scope       scope.Scope `json:"-"`
-	ScopeName   string      // Scope as text
-	Connected   bool
-	Since       time.Time // of the last change of Connected
-	Version     string    // acknowledged; empty before the first Ack
-	Current     bool      // Version is the scope's current one and nothing is pending
-	Laggard     string    // reason why it counts as a laggard, empty if it does not
-	LaggardFrom time.Time
-	Pending     []resource.Name
-	Refused     []resource.Refusal
-	BoundPorts  []uint32
-	Status      Status
+	Scope       scope.Scope        `json:"-"`
+	ScopeName   string             `json:"scope"` // Scope as text
+	Connected   bool               `json:"connected"`
+	Since       time.Time          `json:"since"`             // of the last change of Connected
+	Version     string             `json:"version,omitempty"` // acknowledged; empty before the first Ack
+	Current     bool               `json:"current"`           // Version is the scope's current one and nothing is pending
+	Laggard     string             `json:"laggard,omitempty"` // reason why it counts as a laggard, empty if it does not
+	LaggardFrom time.Time          `json:"laggardFrom,omitzero"`
+	Pending     []resource.Name    `json:"pending,omitempty"`
+	Refused     []resource.Refusal `json:"refused,omitempty"`
+	BoundPorts  []uint32           `json:"boundPorts"`
+	Status      Status             `json:"status"`
 }
 
 // Status is what a proxy last reported of itself.
 type Status struct {
-	EnvoyVersion string // empty until an Envoy has connected
-	SVIDSerial   string
-	IssuerKeyID  string
-	SVIDNotAfter time.Time
-	MountedRoots []string
-	PushedRoots  []string
-	Checks       []Check
+	EnvoyVersion string    `json:"envoyVersion"` // empty until an Envoy has connected
+	SVIDSerial   string    `json:"svidSerial"`
+	IssuerKeyID  string    `json:"issuerKeyId"`
+	SVIDNotAfter time.Time `json:"svidNotAfter"`
+	MountedRoots []string  `json:"mountedRoots"` // fingerprints
+	PushedRoots  []string  `json:"pushedRoots"`  // fingerprints
+	Checks       []Check   `json:"checks,omitempty"`
 }
 
 // Check is one of a proxy's own health checks.

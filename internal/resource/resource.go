@@ -20,8 +20,8 @@ import (
 
 // Name identifies a resource within a scope.
 type Name struct {
-	TypeURL string // "type.googleapis.com/…"
-	Name    string
+	TypeURL string `json:"typeUrl"` // "type.googleapis.com/…"
+	Name    string `json:"name"`
 }
 
 // Compare orders names by type, then name.
@@ -52,6 +52,19 @@ type Hash [sha256.Size]byte
 
 // String is lower-case hexadecimal.
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
+
+// MarshalText is String, so that JSON has it too.
+func (h Hash) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
+
+// UnmarshalText reads what MarshalText writes.
+func (h *Hash) UnmarshalText(text []byte) error {
+	data, err := hex.DecodeString(string(text))
+	if err != nil || len(data) != len(h) {
+		return fmt.Errorf("read hash %q: want %d hexadecimal digits", text, 2*len(h))
+	}
+	copy(h[:], data)
+	return nil
+}
 
 // Resource is one encoded resource. It is immutable: it is shared between scopes,
 // subscribers and versions and is never encoded twice.
@@ -94,8 +107,8 @@ func (d Delta) IsZero() bool { return len(d.Changed) == 0 && len(d.Removed) == 0
 // Refusal says that Envoy did not accept a resource, and why.
 type Refusal struct {
 	Name
-	Hash   Hash   // of the content that was refused
-	Detail string // what Envoy said
+	Hash   Hash   `json:"hash"`   // of the content that was refused
+	Detail string `json:"detail"` // what Envoy said
 }
 
 // Set is the version of a set of resources: independent of order, kept incrementally.

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"aether.io/aether/internal/fleet"
+	"aether.io/aether/internal/inspect"
+	"aether.io/aether/internal/resource"
+	"aether.io/aether/internal/scope"
+)
+
+var update = flag.Bool("update", false, "write what the tests find to testdata")
+
+// outputs are what -o json prints, by command; every field of them has a value.
+func outputs() map[string]any {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	name := resource.Name{TypeURL: "type.googleapis.com/envoy.config.cluster.v3.Cluster", Name: "default/shop/80"}
+	return map[string]any{
+		"get-processes": []process{{Name: "envoy", PID: 7, Running: true}},
+		"get-proxies": []fleet.Proxy{{
+			Peer: fleet.Peer{
+				ID: "proxy", PodUID: "uid", Node: "node", Identity: "spiffe://cluster.local/ns/aether-system/sa/coxswain-shared-proxy",
+				Addr: "127.0.0.1:1", Serial: "0a", NotAfter: at, EnvoyVersion: "1.40.0", BuildVersion: "v1",
+			},
+			Scope: scope.SharedPool(), ScopeName: "shared", Connected: true, Since: at, Version: "0b", Current: true,
+			Laggard: fleet.LagPending, LaggardFrom: at, Pending: []resource.Name{name},
+			Refused: []resource.Refusal{{Name: name, Hash: resource.Hash{1, 2}, Detail: "no"}}, BoundPorts: []uint32{8080},
+			Status: fleet.Status{
+				EnvoyVersion: "1.40.0", SVIDSerial: "0a", IssuerKeyID: "0c", SVIDNotAfter: at, MountedRoots: []string{"0d"}, PushedRoots: []string{"0d"},
+				Checks: []fleet.Check{{Name: "envoy", State: "Ready", Reason: "Connected", Since: at}},
+			},
+		}},
+		"get-resources": []inspect.Resource{{Scope: "shared", Type: "Cluster", Name: "default/shop/80", Hash: "0e", Bytes: 3, Origin: []string{"Service/default/shop"}}},
+		"get-identity": inspect.Identity{
+			TrustDomain: "cluster.local", CA: inspect.CA{KeyID: "0c", Subject: "CN=Aether", NotAfter: at}, Roots: []string{"0d"},
+			Issued: []inspect.Issuance{{At: at, Identity: "spiffe://x", Pod: "proxy", Node: "node", Serial: "0a", NotAfter: at, Result: "issued", Reason: "none"}},
+		},
+		"status": []inspect.StatusDocument{{Kind: "Gateway", Namespace: "default", Name: "web", Generation: 2, Status: json.RawMessage(`{"conditions":[]}`)}},
+	}
+}
+
+func TestJSONIsWhatProgramsRelyOn(t *testing.T) {
+	key := regexp.MustCompile(`"([^"]*)":`)
+	camel := regexp.MustCompile(`^[a-z][a-zA-Z0-9]*$`)
+	for name, v := range outputs() {
+		var got bytes.Buffer
+		if err := printJSON(&got, v); err != nil {
+			t.Fatal(err)
+		}
+		for _, k := range key.FindAllStringSubmatch(got.String(), -1) {
+			if !camel.MatchString(k[1]) {
+				t.Errorf("%s: key %q is not lowerCamel", name, k[1])
+			}
+		}
+		golden := filepath.Join("testdata", name+".json")
+		if *update {
+			if err := os.WriteFile(golden, got.Bytes(), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(golden)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(string(want), got.String()); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
+	}
+}
+
+func TestAProxyReadsAsItWasWritten(t *testing.T) {
+	want := outputs()["get-proxies"].([]fleet.Proxy)
+	text, err := json.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []fleet.Proxy
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	got[0].Scope = want[0].Scope // it is told as text
+	if d := cmp.Diff(want, got, cmp.Comparer(func(a, b scope.Scope) bool { return a == b })); d != "" {
+		t.Error(d)
+	}
+}
