@@ -97,16 +97,16 @@ func (g *Graph) Apply(changes []object.Change) Delta {
 		} else {
 			g.newest[c.Key] = c.Object
 		}
-		delete(g.held, c.Key)
-		g.enter(c.Key)
-	}
-	return g.settle()
-}
 		if c.Refused == "" {
 			delete(g.refused, c.Key)
 		} else {
 			g.refused[c.Key] = c.Refused
 		}
+		delete(g.held, c.Key)
+		g.enter(c.Key)
+	}
+	return g.settle()
+}
 
 // Hold replaces the set of objects that are quarantined because Envoy refused what was
 // made of them: instead of the newest, the graph compiles the object given here, or, for
@@ -140,6 +140,9 @@ func (g *Graph) enter(k object.Key) {
 	case newest == nil && refused == "":
 		g.units.Delete(k)
 		return
+	case newest == nil:
+		g.units.Set(k, unit.Entry{Refused: refused})
+		return
 	}
 	e := unit.Entry{Object: newest, Generation: newest.GetGeneration(), Refused: refused}
 	if older, held := g.held[k]; held {
@@ -152,9 +155,6 @@ func (g *Graph) enter(k object.Key) {
 
 // settle computes what the entered objects reach and collects what came out.
 func (g *Graph) settle() Delta {
-	case newest == nil:
-		g.units.Set(k, unit.Entry{Refused: refused})
-		return
 	g.units.Settle()
 	resources, statuses := g.units.Drain()
 	d := Delta{Worlds: map[scope.Scope]resource.Delta{}}
