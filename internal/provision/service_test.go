@@ -1,0 +1,217 @@
+package provision_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
+
+	"aether.io/aether/internal/provision"
+	"aether.io/aether/internal/routing/key"
+)
+
+const namespace = "aether-system"
+
+func selector() map[string]string { return map[string]string{"app": "shared-proxy"} }
+
+func gateway(ns, name string, ports ...uint32) provision.Gateway {
+	return provision.Gateway{Name: key.Name{Namespace: ns, Name: name}, Class: "coxswain", Ports: ports, Type: corev1.ServiceTypeLoadBalancer}
+}
+
+// cluster is an API server as far as Services go: applying is merging.
+type cluster struct {
+	services map[string]*corev1.Service
+	clock    int64
+}
+
+func newCluster() *cluster { return &cluster{services: map[string]*corev1.Service{}} }
+
+func (c *cluster) existing() []*corev1.Service {
+	return slices.SortedFunc(maps.Values(c.services), func(a, b *corev1.Service) int { return strings.Compare(a.Name, b.Name) })
+}
+
+func (c *cluster) reconcile(wanted ...provision.Gateway) provision.Plan {
+	p := provision.Services(namespace, selector(), wanted, c.existing())
+	for _, a := range p.Apply {
+		c.apply(a)
+	}
+	for _, name := range p.Delete {
+		delete(c.services, name)
+	}
+	return p
+}
+
+func (c *cluster) apply(a *coreac.ServiceApplyConfiguration) {
+	s := c.services[*a.Name]
+	if s == nil {
+		c.clock++
+		s = &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: *a.Name, Namespace: *a.Namespace, CreationTimestamp: metav1.Unix(c.clock, 0)}}
+		c.services[*a.Name] = s
+	}
+	s.Labels, s.Annotations = a.Labels, a.Annotations
+	s.Spec = corev1.ServiceSpec{Type: *a.Spec.Type, Selector: a.Spec.Selector}
+	if a.Spec.LoadBalancerIP != nil {
+		s.Spec.LoadBalancerIP = *a.Spec.LoadBalancerIP
+	}
+	if a.Spec.LoadBalancerClass != nil {
+		s.Spec.LoadBalancerClass = a.Spec.LoadBalancerClass
+	}
+	if a.Spec.ExternalTrafficPolicy != nil {
+		s.Spec.ExternalTrafficPolicy = *a.Spec.ExternalTrafficPolicy
+	}
+	for _, p := range a.Spec.Ports {
+		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: *p.Name, Port: *p.Port, TargetPort: *p.TargetPort, Protocol: *p.Protocol})
+	}
+}
+
+func (c *cluster) ports(gw provision.Gateway) map[uint32]uint32 {
+	s := c.services[provision.ServiceName(gw.Name, gw.Class)]
+	if s == nil {
+		return nil
+	}
+	return provision.Ports(s)
+}
+
+func TestGatewaysWithEqualPortsNeverCross(t *testing.T) {
+	c := newCluster()
+	a, b := gateway("shop", "web", 80, 443), gateway("blog", "web", 80)
+	c.reconcile(a, b)
+	seen := map[uint32]bool{}
+	for _, gw := range []provision.Gateway{a, b} {
+		for p, in := range c.ports(gw) {
+			if seen[in] {
+				t.Errorf("internal port %d of %s port %d is another's too", in, gw.Name, p)
+			}
+			seen[in] = true
+		}
+	}
+	if len(seen) != 3 {
+		t.Fatalf("%d internal ports, want 3", len(seen))
+	}
+}
+
+func TestWhatIsAsWantedIsNotWritten(t *testing.T) {
+	c := newCluster()
+	gw := gateway("shop", "web", 80)
+	gw.Address, gw.ExternalTrafficPolicy, gw.LoadBalancerClass = "192.0.2.1", corev1.ServiceExternalTrafficPolicyLocal, "example.com/lb"
+	gw.Labels, gw.Annotations = map[string]string{"team": "a"}, map[string]string{"lb": "fast"}
+	if p := c.reconcile(gw); len(p.Apply) != 1 {
+		t.Fatalf("applied %d Services, want 1", len(p.Apply))
+	}
+	s := c.services[provision.ServiceName(gw.Name, gw.Class)]
+	s.Labels["of-another"], s.Annotations["of-another"] = "x", "x"
+	if p := c.reconcile(gw); len(p.Apply)+len(p.Delete) != 0 {
+		t.Fatalf("plan %+v, want nothing", p)
+	}
+	s.Spec.Ports[0].TargetPort.IntVal++
+	if p := c.reconcile(gw); len(p.Apply) != 0 {
+		t.Error("an internal port that is free is as good as another: it was written")
+	}
+	s.Spec.Selector = map[string]string{"app": "evil"}
+	if p := c.reconcile(gw); len(p.Apply) != 1 {
+		t.Error("a selector that somebody changed was not put right")
+	}
+}
+
+func TestAServiceThatIsNotOursIsLeftAlone(t *testing.T) {
+	c := newCluster()
+	gw := gateway("shop", "web", 80)
+	name := provision.ServiceName(gw.Name, gw.Class)
+	c.services[name] = &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	p := c.reconcile(gw)
+	if len(p.Apply)+len(p.Delete) != 0 || !strings.Contains(p.Lacks[gw.Name], name) {
+		t.Fatalf("plan %+v, want only a complaint that names %s", p, name)
+	}
+	if p := c.reconcile(); len(p.Delete) != 0 {
+		t.Fatalf("deletes %v", p.Delete)
+	}
+}
+
+func TestNamesAreValidAndToldApart(t *testing.T) {
+	long := strings.Repeat("x", 60)
+	seen := map[string]string{}
+	for _, gw := range []key.Name{{Namespace: "a", Name: "b"}, {Namespace: long, Name: "b"}, {Namespace: long, Name: "c"}, {Namespace: "a", Name: "b.c"}, {Namespace: "a", Name: "b-c"}, {Namespace: "1a", Name: "b"}} {
+		name := provision.ServiceName(gw, "coxswain")
+		if problems := validation.IsDNS1035Label(name); len(problems) > 0 {
+			t.Errorf("%s: %q: %v", gw, name, problems)
+		}
+		if other, twice := seen[name]; twice {
+			t.Errorf("%s and %s are both %q", gw, other, name)
+		}
+		seen[name] = gw.String()
+	}
+}
+
+// Gateways and their ports come and go, the one who decides is replaced at any time: an
+// internal port never changes while it is needed, and is never two Gateways'.
+func TestAllocationsAreKeptThroughRandomChanges(t *testing.T) {
+	for seed := range uint64(100) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		c := newCluster()
+		wanted := map[string]provision.Gateway{}
+		for step := range 50 {
+			before := map[string]map[uint32]uint32{}
+			for id, gw := range wanted {
+				before[id] = c.ports(gw)
+			}
+			id := fmt.Sprint(random.IntN(8))
+			if random.IntN(3) == 0 {
+				delete(wanted, id)
+			} else {
+				gw := gateway("ns", "g"+id)
+				for range random.IntN(5) {
+					gw.Ports = append(gw.Ports, uint32(80+random.IntN(4)))
+				}
+				wanted[id] = gw
+			}
+			if p := c.reconcile(slices.Collect(maps.Values(wanted))...); len(p.Lacks) > 0 {
+				t.Fatalf("seed %d step %d: %v", seed, step, p.Lacks)
+			}
+			taken := map[uint32]string{}
+			for id, gw := range wanted {
+				now := c.ports(gw)
+				for _, port := range gw.Ports {
+					in, has := now[port]
+					if !has {
+						t.Fatalf("seed %d step %d: port %d of %s has no internal port", seed, step, port, id)
+					}
+					if old, had := before[id][port]; had && old != in {
+						t.Fatalf("seed %d step %d: port %d of %s moved from %d to %d", seed, step, port, id, old, in)
+					}
+					if other, twice := taken[in]; twice && other != fmt.Sprint(id, port) {
+						t.Fatalf("seed %d step %d: internal port %d is %s and %s", seed, step, in, other, fmt.Sprint(id, port))
+					}
+					taken[in] = fmt.Sprint(id, port)
+				}
+			}
+		}
+		if c.reconcile(); len(c.services) != 0 {
+			t.Fatalf("seed %d: %d Services are left without a Gateway", seed, len(c.services))
+		}
+	}
+}
+
+func TestOfTwoServicesWithOneInternalPortTheOlderKeepsIt(t *testing.T) {
+	c := newCluster()
+	a, b := gateway("z", "old", 80), gateway("a", "new", 80)
+	c.reconcile(a)
+	c.clock += int64(time.Minute / time.Second)
+	c.reconcile(a, b)
+	want := c.ports(a)[80]
+	c.services[provision.ServiceName(b.Name, b.Class)].Spec.Ports[0].TargetPort.IntVal = int32(want)
+	c.reconcile(a, b)
+	if got := c.ports(a)[80]; got != want {
+		t.Errorf("the older has %d, want %d", got, want)
+	}
+	if got := c.ports(b)[80]; got == want {
+		t.Errorf("both have %d", got)
+	}
+}
