@@ -157,6 +157,10 @@ func TestRequestsThatTwoReadersWouldReadDifferentlyAreRefused(t *testing.T) {
 		"chunks in HTTP/1.0":    "POST / HTTP/1.0\r\nHost: a.example\r\nX-A: a b\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n",
 		"chunks":                "POST / HTTP/1.1\r\nHost: a.example\r\nX-A: a b\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n2;x=y\r\nab\r\n0\r\nX-T: t\r\n\r\n",
 		"HTTP/1.0":              "POST / HTTP/1.0\r\nHost: a.example\r\nX-A: a b\r\nContent-Length: 2\r\n\r\nab",
+		// Envoy takes every version of two digits but 1.1 for 1.0, and nothing that it shows
+		// of the request tells them apart.
+		"HTTP/2 in words":               "POST / HTTP/2.0\r\nHost: a.example\r\nX-A: a b\r\nContent-Length: 2\r\n\r\nab",
+		"a version that does not exist": "POST / HTTP/9.9\r\nHost: a.example\r\nX-A: a b\r\nContent-Length: 2\r\n\r\nab",
 	} {
 		if statuses := exchange(t, port, raw); len(statuses) != 1 || statuses[0] != 200 {
 			t.Errorf("%s: answered with %v", name, statuses)
@@ -203,12 +207,14 @@ func TestPathsAndHostsAreReadByOnePolicy(t *testing.T) {
 		"and an encoded backslash":          {"/x%5Cy", "a.example", 200, "/x%5Cy", "a.example"},
 		"a host with a port":                {"/", "a.example:8080", 200, "/", "a.example:8080"},
 		"a host in another letter case":     {"/", "A.Example", 200, "/", "A.Example"},
-		"a host with a trailing dot":        {"/", "a.example.", 200, "/", "a.example"},
-		"a trailing dot and a port":         {"/", "a.example.:80", 200, "/", "a.example:80"},
+		"a host with a trailing dot":        {"/", "a.example.", 200, "/", "a.example."},
+		"a trailing dot and a port":         {"/", "a.example.:80", 200, "/", "a.example.:80"},
 		"a whole URL, whose host counts":    {"http://a.example/x", "other.example", 200, "/x", "a.example"},
 		"a host that nobody has":            {"/", "other.example", 404, "", ""},
 		"another table's host":              {"/", "c.example", 421, "", ""},
 		"another table's host, with a port": {"/", "C.example:443", 421, "", ""},
+		"another table's host with a dot":   {"/", "c.example.", 421, "", ""},
+		"below another's, a dot and a port": {"/", "x.c.example.:443", 421, "", ""},
 		"a host below another table's":      {"/", "x.y.c.example", 421, "", ""},
 		"an IPv6 literal":                   {"/", "[::1]:80", 404, "", ""},
 		"a query stays as it is":            {"/x?a=/../b&c=%2F", "a.example", 200, "/x?a=/../b&c=%2F", "a.example"},
