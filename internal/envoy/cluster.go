@@ -69,7 +69,7 @@ func (c Cluster) Resource() (*resource.Resource, error) {
 	if timeout == 0 {
 		timeout = DefaultConnectTimeout
 	}
-	protocol, err := wire.Pack(upstreamProtocol(c.Protocol))
+	protocol, err := c.protocolOptions()
 	if err != nil {
 		return nil, err
 	}
@@ -104,9 +104,14 @@ func (c Cluster) Resource() (*resource.Resource, error) {
 	return encode(c.Name, m, c.Origin)
 }
 
-func upstreamProtocol(p Protocol) *upstreamv3.HttpProtocolOptions {
+// protocolOptions is how endpoints are spoken to, and which requests are sent again.
+func (c Cluster) protocolOptions() (*anypb.Any, error) {
+	retry, err := retryPolicy()
+	if err != nil {
+		return nil, err
+	}
 	explicit := &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig{}
-	switch p {
+	switch c.Protocol {
 	case HTTP1:
 		explicit.ProtocolConfig = &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig_HttpProtocolOptions{
 			HttpProtocolOptions: &corev3.Http1ProtocolOptions{EnableTrailers: true},
@@ -116,7 +121,8 @@ func upstreamProtocol(p Protocol) *upstreamv3.HttpProtocolOptions {
 			Http2ProtocolOptions: &corev3.Http2ProtocolOptions{},
 		}
 	}
-	return &upstreamv3.HttpProtocolOptions{
+	return wire.Pack(&upstreamv3.HttpProtocolOptions{
 		UpstreamProtocolOptions: &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: explicit},
-	}
+		RetryPolicy:             retry,
+	})
 }

@@ -86,7 +86,7 @@ func (c Config) logFilter() *accesslogv3.AccessLogFilter {
 	return all(
 		percent(AccessLogEnabled+c.Table, 0),
 		anyOf(
-			statusAtLeast500(),
+			status(accesslogv3.ComparisonFilter_GE, 500, "aether.access_log.failure_status"),
 			&accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_ResponseFlagFilter{
 				ResponseFlagFilter: &accesslogv3.ResponseFlagFilter{},
 			}},
@@ -119,15 +119,6 @@ func grpcFailure() *accesslogv3.AccessLogFilter {
 			}},
 		}},
 	)
-}
-
-func statusAtLeast500() *accesslogv3.AccessLogFilter {
-	return &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_StatusCodeFilter{
-		StatusCodeFilter: &accesslogv3.StatusCodeFilter{Comparison: &accesslogv3.ComparisonFilter{
-			Op:    accesslogv3.ComparisonFilter_GE,
-			Value: &corev3.RuntimeUInt32{DefaultValue: 500, RuntimeKey: "aether.access_log.failure_status"},
-		}},
-	}}
 }
 
 // percent passes the share of requests that the runtime key says, and defaultValue of

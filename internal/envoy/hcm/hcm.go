@@ -157,7 +157,8 @@ func (c Config) connectionManager() (*hcmv3.HttpConnectionManager, error) {
 			InitialConnectionWindowSize: wrapperspb.UInt32(initialConnectionWindow),
 			AllowConnect:                true, // WebSocket over HTTP/2; CONNECT itself has no route
 		},
-		UpgradeConfigs: []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
+		UpgradeConfigs:   []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
+		LocalReplyConfig: localReplies(),
 	}, nil
 }
 
