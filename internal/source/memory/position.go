@@ -26,7 +26,7 @@ const reserve = 1 << 20
 // The back-off of what could not be written.
 const (
 	firstRetry = time.Second
-	lastRetry  = 30 * time.Second
+	lastRetry  = 10 * time.Second
 )
 
 // ErrUnsafe means that there may be a record of positions, which cannot be read, and that it

@@ -1,0 +1,160 @@
+//go:build component
+
+package standalone_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// smallDisk makes a directory for a state that can be filled: a file system of its own for
+// root, and for anybody else directories that nothing can be made in, which fails at the
+// same places.
+func smallDisk(t *testing.T) (state string, fill, free func()) {
+	t.Helper()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	base := t.TempDir()
+	state = filepath.Join(base, "state")
+	if os.Geteuid() != 0 {
+		chmod := func(mode os.FileMode) func() {
+			return func() {
+				for _, dir := range []string{".", "source", "last-good", "status", "trust-bundle", "discovery-token", "envoy", "last-good-proxy", "pids"} {
+					must(os.Chmod(filepath.Join(state, dir), mode))
+				}
+			}
+		}
+		t.Cleanup(chmod(0o700))
+		return state, chmod(0o500), chmod(0o700)
+	}
+	if err := syscall.Mount("aether-test", base, "tmpfs", 0, "size=8m,mode=0700"); err != nil {
+		t.Fatalf("mount a small file system (run this as root that may, or as another user): %v", err)
+	}
+	t.Cleanup(func() { must(syscall.Unmount(base, syscall.MNT_DETACH)) })
+	ballast := filepath.Join(base, "ballast")
+	fill = func() {
+		f, err := os.OpenFile(ballast, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+		must(err)
+		defer f.Close()
+		for block := make([]byte, 64<<10); len(block) > 0; { // to the last byte
+			if _, err := f.Write(block); errors.Is(err, syscall.ENOSPC) {
+				block = block[:len(block)/2]
+			} else {
+				must(err)
+			}
+		}
+	}
+	return state, fill, func() { must(os.Remove(ballast)) }
+}
+
+func TestAFullDiskAtTheStartStopsNothing(t *testing.T) {
+	state, fill, free := smallDisk(t)
+	files := map[string]string{"gateway.yaml": gateway, "a.yaml": backend(t, "a"), "route.yaml": route("one", "a")}
+	dir := filepath.Join(t.TempDir(), "manifests")
+	first := startIn(t, dir, state, files)
+	first.answers("one.example.com", http.StatusOK, "a")
+	if err := first.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	fill()
+	w := startIn(t, dir, state, nil)
+	w.answers("one.example.com", http.StatusOK, "a")
+	w.write("two.yaml", route("two", "a"))
+	w.answers("two.example.com", http.StatusOK, "a")
+	w.eventually("status says what cannot be written", func() (bool, string) {
+		out := w.aetherctl("status")
+		return strings.Contains(out, "position.json"), out
+	})
+	if !strings.Contains(w.Output(), "position.json") {
+		t.Errorf("the person at the terminal is not told:\n%s", w.Output())
+	}
+	if _, err := w.Signal("controller", syscall.SIGKILL); err != nil {
+		t.Logf("no pid file: %v", err) // there was no room for it
+	}
+	w.write("three.yaml", route("three", "a"))
+	w.answers("three.example.com", http.StatusOK, "a")
+	free()
+	w.eventually("nothing is wrong any more", func() (bool, string) {
+		out := w.aetherctl("status")
+		return !strings.Contains(out, "position.json") && !strings.Contains(out, "last-good"), out
+	})
+	w.conditionBecomes("httproute/default/three.yaml", "config.aether.io/Programmed", "True")
+	if err := w.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	last := startIn(t, dir, state, nil)
+	last.write("four.yaml", route("four", "a"))
+	last.answers("four.example.com", http.StatusOK, "a")
+}
+
+func TestADamagedCAIsShownUntilItIsMended(t *testing.T) {
+	w := start(t, map[string]string{"gateway.yaml": gateway})
+	key := filepath.Join(w.State.CA(), "tls.key")
+	good, err := os.ReadFile(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		text  []byte
+		shown bool
+		told  string
+	}{{[]byte("damaged"), true, "! " + w.State.CA() + ": CA does not parse"}, {good, false, "CA is good again"}} {
+		if err := os.WriteFile(key, c.text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w.eventually(fmt.Sprintf("status shows it: %v", c.shown), func() (bool, string) {
+			out := w.aetherctl("status")
+			return strings.Contains(out, w.State.CA()) == c.shown, out
+		})
+		w.eventually("it is told", func() (bool, string) { return strings.Contains(w.Output(), c.told), w.Output() })
+	}
+}
+
+func TestAnEnvoyThatNeverStartsIsToldOfAgainAndAgain(t *testing.T) {
+	dir := t.TempDir()
+	bad := filepath.Join(dir, "envoy")
+	if err := os.WriteFile(bad, []byte("#!/bin/sh\necho 'cannot run on this machine' >&2\nexit 3\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(filepath.Join(binaries, "aetherctl"), "standalone", dir, "--state-dir", filepath.Join(t.TempDir(), "state"), "--envoy", bad)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = cmd.Stdout
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	late := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+	defer late.Stop()
+	var all []string
+	told := false
+	for lines := bufio.NewScanner(out); !told && lines.Scan(); {
+		all = append(all, lines.Text())
+		told = strings.Contains(lines.Text(), "envoy ended with exit status 3 and said last: cannot run on this machine") && strings.Contains(lines.Text(), "4 times in a row")
+	}
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	go func() { // it says more while it stops
+		for more := bufio.NewScanner(out); more.Scan(); {
+		}
+	}()
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	if text := strings.Join(all, "\n"); !told || strings.Contains(text, "<nil>") {
+		t.Errorf("not told, or with an error that is none:\n%s", text)
+	}
+}
