@@ -91,6 +91,11 @@ func New(c Config) (*Graph, error) {
 // Apply takes objects in. Of several changes to one key the last counts. The first call,
 // even of no changes, hands out the world of no objects.
 func (g *Graph) Apply(changes []object.Change) Delta {
+	g.take(changes)
+	return g.settle()
+}
+
+func (g *Graph) take(changes []object.Change) {
 	for _, c := range changes {
 		if c.Object == nil {
 			delete(g.newest, c.Key)
@@ -105,14 +110,22 @@ func (g *Graph) Apply(changes []object.Change) Delta {
 		delete(g.held, c.Key)
 		g.enter(c.Key)
 	}
-	return g.settle()
 }
 
 // Hold replaces the set of objects that are quarantined because Envoy refused what was
 // made of them: instead of the newest, the graph compiles the object given here, or, for
 // nil, makes nothing of it. A change of a key ends its hold. Keys of objects that do not
 // exist are ignored. Conditions are those of what is compiled.
-func (g *Graph) Hold(held map[object.Key]object.Object) Delta {
+func (g *Graph) Hold(held map[object.Key]object.Object) Delta { return g.Update(nil, held) }
+
+// Update is Apply and then Hold at once: what was never to be served is not in between.
+func (g *Graph) Update(changes []object.Change, held map[object.Key]object.Object) Delta {
+	g.take(changes)
+	g.hold(held)
+	return g.settle()
+}
+
+func (g *Graph) hold(held map[object.Key]object.Object) {
 	before := g.held
 	g.held = make(map[object.Key]object.Object, len(held))
 	for k, o := range held {
@@ -129,7 +142,6 @@ func (g *Graph) Hold(held map[object.Key]object.Object) Delta {
 			g.enter(k)
 		}
 	}
-	return g.settle()
 }
 
 // enter takes in what is now to be seen under k. This is the one place where a hold puts

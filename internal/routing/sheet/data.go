@@ -229,6 +229,9 @@ func (o *Output[K, V]) Put(by *Cell, k K, v V) {
 	o.all[k] = member[V]{value: v, owner: by}
 }
 
+// Get is the value of k as of the last Settle; the zero V if there is none.
+func (o *Output[K, V]) Get(k K) V { return o.all[k].value }
+
 func (o *Output[K, V]) touch(k K) {
 	if _, known := o.touched[k]; known {
 		return

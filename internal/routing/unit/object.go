@@ -75,6 +75,9 @@ func (u *Units) put(c *sheet.Cell, s scope.Scope, list ...*resource.Resource) []
 	return names(list...)
 }
 
+// Resource is what is in that place now, nil if nothing is.
+func (u *Units) Resource(at Resource) *resource.Resource { return u.world.Get(at) }
+
 func (u *Units) putScope(c *sheet.Cell, s scope.Scope, r *resource.Resource) { u.put(c, s, r) }
 
 // say hands out a status.
