@@ -1,17 +1,19 @@
 // Package changelog follows each batch of changes until it is live in the proxies that
-// it concerns, and tells the journal: what changed, what that did, how long it took.
+// it concerns, or Envoy has refused it and it is known which object is to blame, and tells
+// the journal: what changed, what that did, how long it took.
 package changelog
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
+	"aether.io/aether/internal/fleet"
 	"aether.io/aether/internal/journal"
+	"aether.io/aether/internal/object"
 	"aether.io/aether/internal/pipeline"
+	"aether.io/aether/internal/resource"
 	"aether.io/aether/internal/routing"
 	"aether.io/aether/internal/scope"
 )
@@ -26,41 +28,22 @@ const maxOpen = 256
 type Progress interface {
 	// Position is the scope's newest position.
 	Position(s scope.Scope) uint64
-	// Reached counts the scope's connected proxies, and those whose Envoy has
-	// answered for everything up to position, with nothing pending.
-	Reached(s scope.Scope, position uint64) (reached, total int)
+	// Standing is how far the scope's proxies have come with what was published up to
+	// position, and with the present content of the named resources.
+	Standing(s scope.Scope, position uint64, names []resource.Name) fleet.Standing
 	Observe() (events <-chan struct{}, stop func())
-}
-
-// State is what became of a batch.
-type State string
-
-// The states of an entry.
-const (
-	Live      State = "live"       // every connected proxy concerned has answered for it
-	NoEffect  State = "no effect"  // no resource changed
-	NoProxies State = "no proxies" // no proxy was connected within Patience
-	Late      State = "late"       // a proxy had not answered within Patience
-)
-
-// Entry is one batch.
-type Entry struct {
-	At        time.Time     `json:"at"`
-	Cause     []string      `json:"cause,omitempty"`   // files
-	Objects   []string      `json:"objects"`           // Kind/namespace/name, sorted; "-" before one that is gone
-	Changed   int           `json:"changed"`           // resources sent
-	Removed   int           `json:"removed"`           // resources taken away
-	Statuses  int           `json:"statuses"`          // statuses that differ
-	Compile   time.Duration `json:"compile_ns"`        // until the resources were published
-	LiveAfter time.Duration `json:"live_ns,omitempty"` // until Envoy had answered, if Live
-	State     State         `json:"state"`
-	Proxies   int           `json:"proxies"` // how many have it
 }
 
 // open is an entry whose end is awaited.
 type open struct {
 	Entry
-	targets map[scope.Scope]uint64
+	targets map[scope.Scope]target
+}
+
+// target is what a batch changed in one scope.
+type target struct {
+	position uint64
+	names    []resource.Name
 }
 
 // Log follows batches. It implements pipeline.Recorder.
@@ -69,48 +52,87 @@ type Log struct {
 	journal  *journal.Journal
 	now      func() time.Time
 
-	mu   sync.Mutex
-	open []open // oldest first
+	wake chan struct{} // capacity 1: something was judged
+
+	mu          sync.Mutex // guards what follows
+	open        []open     // oldest first
+	quarantined map[object.Key]string
+	refused     map[resource.Name]bool // for good
+	started     bool                   // the source's initial list was recorded
 }
 
 // New returns a Log that writes to j.
 func New(p Progress, j *journal.Journal, now func() time.Time) *Log {
-	return &Log{progress: p, journal: j, now: now}
+	return &Log{progress: p, journal: j, now: now, wake: make(chan struct{}, 1)}
 }
 
 // Record notes a batch that has just been published.
 func (l *Log) Record(b pipeline.Batch, d routing.Delta) {
-	e := Entry{At: b.Noticed, Cause: b.Cause, Statuses: len(d.Statuses), Compile: l.now().Sub(b.Noticed)}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := Entry{At: b.Noticed, Cause: b.Cause, Statuses: len(d.Statuses), Compile: l.now().Sub(b.Noticed), Start: b.Synced && !l.started}
+	l.started = l.started || b.Synced
 	for _, c := range b.Changes {
 		name := c.Key.String()
+		if c.Object == nil && c.Refused != "" { // and there was none before
+			continue
+		}
 		if c.Object == nil {
 			name = "-" + name
 		}
 		e.Objects = append(e.Objects, name)
 	}
 	slices.Sort(e.Objects)
-	targets := map[scope.Scope]uint64{}
+	targets := map[scope.Scope]target{}
 	for s, w := range d.Worlds {
 		if w.IsZero() {
 			continue
 		}
 		e.Changed += len(w.Changed)
 		e.Removed += len(w.Removed)
-		targets[s] = l.progress.Position(s)
+		t := target{position: l.progress.Position(s)}
+		for _, r := range w.Changed {
+			t.names = append(t.names, r.Name)
+		}
+		targets[s] = t
 	}
 	if len(targets) == 0 {
 		e.State = NoEffect
+		if e.Quarantined = l.guilty(e.Objects); len(e.Quarantined) > 0 {
+			e.State = Quarantined
+		}
 		l.close(e)
 		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.open = append(l.open, open{Entry: e, targets: targets})
 	if len(l.open) > maxOpen {
 		l.open[0].State = Late
 		l.close(l.open[0].Entry)
 		l.open = l.open[1:]
 	}
+}
+
+// Judged takes note of what is quarantined, and of what is refused with no search under way.
+func (l *Log) Judged(quarantined map[object.Key]string, refused map[resource.Name]bool) {
+	l.mu.Lock()
+	l.quarantined, l.refused = quarantined, refused
+	l.mu.Unlock()
+	select {
+	case l.wake <- struct{}{}:
+	default: // Run has not come to the last one yet, and will see this too
+	}
+}
+
+// guilty lists those of the objects that are quarantined. The caller holds mu.
+func (l *Log) guilty(objects []string) []string {
+	var out []string
+	for k := range l.quarantined {
+		if _, is := slices.BinarySearch(objects, k.String()); is {
+			out = append(out, k.String())
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 // Run closes entries as proxies answer, until ctx is done.
@@ -125,6 +147,7 @@ func (l *Log) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-events:
+		case <-l.wake:
 		case <-tick.C:
 		}
 		l.settle()
@@ -137,67 +160,55 @@ func (l *Log) settle() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.open = slices.DeleteFunc(l.open, func(o open) bool {
-		reached, total := 0, 0
-		for s, position := range o.targets {
-			r, t := l.progress.Reached(s, position)
-			reached, total = reached+r, total+t
+		var of fleet.Standing
+		for s, t := range o.targets {
+			in := l.progress.Standing(s, t.position, t.names)
+			of.Connected, of.Reached, of.Running = of.Connected+in.Connected, of.Reached+in.Reached, of.Running+in.Running
+			of.Refused, of.Differed = append(of.Refused, in.Refused...), max(of.Differed, in.Differed)
 		}
-		o.Proxies = reached
-		switch {
-		case total > 0 && reached == total:
-			o.State, o.LiveAfter = Live, now.Sub(o.At)
-		case now.Sub(o.At) < Patience:
+		e := o.Entry
+		e.State = l.state(of, now.Sub(e.At) >= Patience)
+		if e.State == "" {
 			return false
-		case total == 0:
-			o.State = NoProxies
-		default:
-			o.State = Late
 		}
-		l.close(o.Entry)
+		e.Proxies = of.Running
+		if e.State == Live {
+			e.LiveAfter = now.Sub(e.At)
+			if e.Quarantined = l.guilty(e.Objects); len(e.Quarantined) > 0 {
+				e.State = Quarantined
+			}
+		}
+		if e.State == Refused {
+			for _, n := range of.Refused {
+				e.Refused = append(e.Refused, n.String())
+			}
+		}
+		if e.Start { // what it made of the objects proxies may have had already
+			e.Changed, e.Removed = of.Differed, 0
+		}
+		l.close(e)
 		return true
 	})
 }
 
+// state is what has become of a batch, empty as long as that is open.
+func (l *Log) state(of fleet.Standing, late bool) State {
+	refused := len(of.Refused) > 0
+	// Until the search is over it may be that only a part is to blame.
+	decided := !slices.ContainsFunc(of.Refused, func(n resource.Name) bool { return !l.refused[n] })
+	switch {
+	case of.Connected > 0 && of.Running == of.Connected:
+		return Live
+	case of.Connected > 0 && of.Reached == of.Connected && refused && decided:
+		return Refused
+	case !late:
+		return ""
+	case of.Connected == 0:
+		return NoProxies
+	case refused:
+		return Refused
+	}
+	return Late
+}
+
 func (l *Log) close(e Entry) { l.journal.Add(l.now(), journal.Change, e.String(), e) }
-
-// String is the entry as one line for a person.
-func (e Entry) String() string {
-	objects := e.Objects
-	const most = 3
-	rest := ""
-	if len(objects) > most {
-		rest = fmt.Sprintf(" and %d more", len(objects)-most)
-		objects = objects[:most]
-	}
-	what := strings.Join(objects, ", ") + rest
-	switch e.State {
-	case NoEffect:
-		return fmt.Sprintf("%s: no resource changes", what)
-	case Live:
-		return fmt.Sprintf("%s: %s, live in %d %s after %s", what, e.effect(), e.Proxies, plural(e.Proxies, "proxy", "proxies"), round(e.LiveAfter))
-	case NoProxies, Late:
-	}
-	return fmt.Sprintf("%s: %s, %s (live in %d)", what, e.effect(), e.State, e.Proxies)
-}
-
-func (e Entry) effect() string {
-	s := fmt.Sprintf("%d %s changed", e.Changed, plural(e.Changed, "resource", "resources"))
-	if e.Removed > 0 {
-		s += fmt.Sprintf(", %d removed", e.Removed)
-	}
-	return s
-}
-
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return one
-	}
-	return many
-}
-
-func round(d time.Duration) time.Duration {
-	if d < time.Second {
-		return d.Round(100 * time.Microsecond)
-	}
-	return d.Round(10 * time.Millisecond)
-}

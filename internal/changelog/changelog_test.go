@@ -3,15 +3,16 @@ package changelog_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"aether.io/aether/internal/changelog"
+	"aether.io/aether/internal/fleet"
 	"aether.io/aether/internal/journal"
 	"aether.io/aether/internal/object"
 	"aether.io/aether/internal/pipeline"
@@ -22,51 +23,63 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fleet is proxies as a test wants them.
-type fleet struct {
+// proxies are as a test wants them.
+type proxies struct {
 	events chan struct{}
 
-	mu             sync.Mutex
-	reached, total int
+	mu sync.Mutex
+	at fleet.Standing
 }
 
-func (f *fleet) Position(scope.Scope) uint64 { return 1 }
+func (p *proxies) Position(scope.Scope) uint64 { return 1 }
 
-func (f *fleet) Reached(scope.Scope, uint64) (reached, total int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.reached, f.total
+func (p *proxies) Standing(scope.Scope, uint64, []resource.Name) fleet.Standing {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.at
 }
 
-func (f *fleet) Observe() (events <-chan struct{}, stop func()) { return f.events, func() {} }
+func (p *proxies) Observe() (events <-chan struct{}, stop func()) { return p.events, func() {} }
 
-func (f *fleet) set(reached, total int) {
-	f.mu.Lock()
-	f.reached, f.total = reached, total
-	f.mu.Unlock()
-	f.events <- struct{}{}
+func (p *proxies) set(at fleet.Standing) {
+	p.mu.Lock()
+	p.at = at
+	p.mu.Unlock()
+	p.events <- struct{}{}
 }
 
 var (
-	key   = object.Key{Kind: object.HTTPRoute, Namespace: "default", Name: "web"}
-	batch = func() pipeline.Batch {
-		return pipeline.Batch{Changes: []object.Change{{Key: key}}, Noticed: time.Now()}
-	}
-	effect = routing.Delta{Worlds: map[scope.Scope]resource.Delta{scope.SharedPool(): {Changed: []*resource.Resource{{}}}}}
+	web    = object.Key{Kind: object.HTTPRoute, Namespace: "default", Name: "web"}
+	shop   = object.Key{Kind: object.HTTPRoute, Namespace: "default", Name: "shop"}
+	shared = resource.Name{TypeURL: "type.googleapis.com/x.Scope", Name: "default/gw/80|*"}
+	effect = routing.Delta{Worlds: map[scope.Scope]resource.Delta{scope.SharedPool(): {Changed: []*resource.Resource{{Name: shared}}}}}
+	guilty = map[object.Key]string{web: "no"}
+
+	silent   = fleet.Standing{Connected: 1}
+	live     = fleet.Standing{Connected: 1, Reached: 1, Running: 1}
+	refusing = fleet.Standing{Connected: 1, Reached: 1, Refused: []resource.Name{shared}}
 )
 
+func batch(keys ...object.Key) pipeline.Batch {
+	b := pipeline.Batch{Noticed: time.Now()}
+	for _, k := range keys {
+		b.Changes = append(b.Changes, object.Change{Key: k, Object: &gatewayv1.HTTPRoute{}})
+	}
+	return b
+}
+
 // play runs a log in a bubble of its own time; script returns after what it wants to see.
-func play(t *testing.T, f *fleet, script func(l *changelog.Log)) changelog.Entry {
+func play(t *testing.T, script func(l *changelog.Log, p *proxies)) changelog.Entry {
 	t.Helper()
 	var entry changelog.Entry
 	synctest.Test(t, func(t *testing.T) {
-		f.events = make(chan struct{})
+		p := &proxies{events: make(chan struct{}), at: silent}
 		var j journal.Journal
-		l := changelog.New(f, &j, time.Now)
+		l := changelog.New(p, &j, time.Now)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- l.Run(ctx) }()
-		script(l)
+		script(l, p)
 		events, err := j.Wait(ctx, 0)
 		if err != nil || len(events) != 1 {
 			t.Fatalf("got %v, %v", events, err)
@@ -83,45 +96,162 @@ func play(t *testing.T, f *fleet, script func(l *changelog.Log)) changelog.Entry
 	return entry
 }
 
-func TestAnEntryEndsWhenEveryProxyHasAnswered(t *testing.T) {
-	f := &fleet{total: 2}
-	e := play(t, f, func(l *changelog.Log) {
-		l.Record(batch(), effect)
-		time.Sleep(3 * time.Millisecond)
-		f.set(1, 2)
-		time.Sleep(4 * time.Millisecond)
-		f.set(2, 2)
-	})
-	if e.State != changelog.Live || e.LiveAfter != 7*time.Millisecond || e.Proxies != 2 {
-		t.Fatalf("got %+v", e)
-	}
-	if want := "-HTTPRoute/default/web: 1 resource changed, live in 2 proxies after 7ms"; e.String() != want {
-		t.Fatalf("got %q, want %q", e, want)
-	}
-}
-
-func TestAnEntryThatNobodyAnswersEndsAllTheSame(t *testing.T) {
+func TestAnEntrySaysWhatBecameOfTheBatch(t *testing.T) {
+	rest := func() { time.Sleep(3 * time.Millisecond) }
+	refusedFor := map[resource.Name]bool{shared: true}
 	cases := map[string]struct {
-		reached, total int
-		want           changelog.State
+		script func(l *changelog.Log, p *proxies)
+		state  changelog.State
+		text   string
 	}{
-		"nobody is connected":    {0, 0, changelog.NoProxies},
-		"one does not answer":    {1, 2, changelog.Late},
-		"it is answered in time": {1, 1, changelog.Live},
+		"every proxy runs it": {
+			func(l *changelog.Log, p *proxies) {
+				l.Record(batch(web), effect)
+				p.set(fleet.Standing{Connected: 2, Reached: 2, Running: 1})
+				rest()
+				p.set(fleet.Standing{Connected: 2, Reached: 2, Running: 2})
+			},
+			changelog.Live, "HTTPRoute/default/web: 1 resource changed, live in 2 proxies after 3ms",
+		},
+		"an object is gone": {
+			func(l *changelog.Log, p *proxies) {
+				l.Record(pipeline.Batch{Changes: []object.Change{{Key: web}}, Noticed: time.Now()}, effect)
+				rest()
+				p.set(live)
+			},
+			changelog.Live, "-HTTPRoute/default/web: 1 resource changed, live in 1 proxy after 3ms",
+		},
+		"nothing was changed by it": {
+			func(l *changelog.Log, _ *proxies) { l.Record(batch(web), routing.Delta{}) },
+			changelog.NoEffect, "HTTPRoute/default/web: no resource changes",
+		},
+		"nobody is connected": {
+			func(l *changelog.Log, p *proxies) { p.set(fleet.Standing{}); l.Record(batch(web), effect) },
+			changelog.NoProxies, "HTTPRoute/default/web: 1 resource changed, no proxies (live in 0)",
+		},
+		"one proxy does not answer": {
+			func(l *changelog.Log, p *proxies) {
+				p.set(fleet.Standing{Connected: 2, Reached: 1, Running: 1})
+				l.Record(batch(web), effect)
+			},
+			changelog.Late, "HTTPRoute/default/web: 1 resource changed, late (live in 1)",
+		},
+		"Envoy refuses it, and nobody looks for the cause": {
+			func(l *changelog.Log, p *proxies) {
+				l.Record(batch(web), effect)
+				p.set(refusing)
+				l.Judged(nil, refusedFor)
+			},
+			changelog.Refused, "HTTPRoute/default/web: 1 resource changed, refused by Envoy: Scope default/gw/80|*",
+		},
+		"that it is refused is known before the proxy's answer is looked at": {
+			func(l *changelog.Log, p *proxies) {
+				l.Record(batch(web), effect)
+				l.Judged(nil, refusedFor)
+				p.set(refusing)
+			},
+			changelog.Refused, "HTTPRoute/default/web: 1 resource changed, refused by Envoy: Scope default/gw/80|*",
+		},
+		"Envoy refuses it, and the search for the cause has no end": {
+			func(l *changelog.Log, p *proxies) { l.Record(batch(web), effect); p.set(refusing) },
+			changelog.Refused, "HTTPRoute/default/web: 1 resource changed, refused by Envoy: Scope default/gw/80|*",
+		},
+		"Envoy refuses it, and it is to blame": {
+			func(l *changelog.Log, p *proxies) {
+				l.Record(batch(web), effect)
+				p.set(refusing)
+				rest()
+				l.Judged(guilty, nil)
+				p.set(silent) // what is published instead
+				rest()
+				p.set(live)
+			},
+			changelog.Quarantined, "HTTPRoute/default/web: quarantined, Envoy refuses it",
+		},
+		"Envoy refuses a part of it": {
+			func(l *changelog.Log, p *proxies) {
+				l.Record(batch(web, shop), effect)
+				p.set(refusing)
+				rest()
+				l.Judged(guilty, nil)
+				p.set(silent)
+				rest()
+				p.set(live)
+			},
+			changelog.Quarantined, "HTTPRoute/default/shop, HTTPRoute/default/web: 1 resource changed, live in 1 proxy after 6ms; Envoy refuses HTTPRoute/default/web, quarantined",
+		},
+		"another object is to blame": {
+			func(l *changelog.Log, p *proxies) {
+				l.Record(batch(shop), effect)
+				p.set(refusing)
+				l.Judged(guilty, nil)
+				rest()
+				p.set(live)
+			},
+			changelog.Live, "HTTPRoute/default/shop: 1 resource changed, live in 1 proxy after 3ms",
+		},
+		"it is quarantined as it was": {
+			func(l *changelog.Log, _ *proxies) {
+				l.Judged(guilty, nil)
+				l.Record(batch(web), routing.Delta{})
+			},
+			changelog.Quarantined, "HTTPRoute/default/web: quarantined, Envoy refuses it",
+		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			e := play(t, &fleet{reached: c.reached, total: c.total}, func(l *changelog.Log) { l.Record(batch(), effect) })
-			if e.State != c.want {
-				t.Fatalf("got %q, want %q", e.State, c.want)
+			e := play(t, c.script)
+			if e.State != c.state {
+				t.Errorf("got %q, want %q", e.State, c.state)
+			}
+			if e.String() != c.text {
+				t.Errorf("got  %s\nwant %s", e, c.text)
 			}
 		})
 	}
 }
 
-func TestABatchWithoutEffectSaysSoAtOnce(t *testing.T) {
-	e := play(t, &fleet{total: 1}, func(l *changelog.Log) { l.Record(batch(), routing.Delta{}) })
-	if e.State != changelog.NoEffect || !strings.Contains(e.String(), "no resource changes") {
-		t.Fatalf("got %+v", e)
+func TestTheStartSaysWhatWasTakenUp(t *testing.T) {
+	cases := map[string]struct {
+		at   fleet.Standing
+		bad  map[object.Key]string
+		text string
+	}{
+		"proxies have all":                   {live, nil, "2 objects taken up: nothing differs"},
+		"a proxy has nothing":                {fleet.Standing{Connected: 1, Reached: 1, Running: 1, Differed: 7}, nil, "2 objects taken up: 7 resources differ, live in 1 proxy after 3ms"},
+		"what was quarantined is":            {live, guilty, "2 objects taken up: nothing differs; Envoy refuses HTTPRoute/default/web, quarantined"},
+		"nobody is there to take it from it": {fleet.Standing{}, nil, "2 objects taken up: no proxies (live in 0)"},
 	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			e := play(t, func(l *changelog.Log, p *proxies) {
+				b := batch(web, shop)
+				b.Synced = true
+				l.Judged(c.bad, nil)
+				l.Record(b, effect)
+				time.Sleep(3 * time.Millisecond)
+				p.set(c.at)
+			})
+			if e.String() != c.text || !e.Start {
+				t.Errorf("got  %s\nwant %s", e, c.text)
+			}
+		})
+	}
+}
+
+func TestOnlyTheFirstWholeListIsTheStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var j journal.Journal
+		l := changelog.New(&proxies{}, &j, time.Now)
+		for _, synced := range []bool{false, true, true} {
+			b := batch(web)
+			b.Synced = synced
+			l.Record(b, routing.Delta{})
+		}
+		for i, e := range j.Since(0) {
+			if start := e.Detail.(changelog.Entry).Start; start != (i == 1) {
+				t.Errorf("batch %d is the start: %t", i, start)
+			}
+		}
+	})
 }

@@ -24,12 +24,14 @@ type proxy struct {
 	acked   bool          // has answered on its present line of streams
 	seq     uint64        // the sequence that it has answered for
 	version string        // of it
-	pending map[resource.Name]time.Time
-	refused map[resource.Name]resource.Refusal // counts while the hash is current
-	ports   []uint32
-	status  fleet.Status
-	laggard string
-	from    time.Time // since when
+	// differed is how many resources its present stream's first snapshot had, and took away.
+	differed int
+	pending  map[resource.Name]time.Time
+	refused  map[resource.Name]resource.Refusal // counts while the hash is current
+	ports    []uint32
+	status   fleet.Status
+	laggard  string
+	from     time.Time // since when
 }
 
 // connect makes a subscription of the peer the one of its pod.
@@ -66,7 +68,7 @@ func (w *World) connect(a *area, peer fleet.Peer, have snapshot.Have) *Subscript
 		p.acked, p.seq, p.version, p.pending = false, 0, "", nil
 	}
 	p.remind(have.Refused)
-	p.peer, p.sub = peer, s
+	p.peer, p.sub, p.differed = peer, s, 0
 	a.subs[s] = struct{}{}
 	w.judge(p)
 	w.pulse()

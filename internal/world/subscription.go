@@ -76,6 +76,9 @@ func (s *Subscription) Next() (snap snapshot.Snapshot, wait <-chan struct{}, err
 		s.mode = asked
 		return snapshot.Snapshot{}, nil, snapshot.ErrUnknownVersion
 	}
+	if s.nonce == 0 {
+		s.p.differed = len(u.Changed) + len(u.Removed)
+	}
 	s.nonce++
 	s.mode, s.refs = fromBase, nil
 	s.flight = &sent{nonce: s.nonce, version: s.a.Version(), seq: s.a.Seq()}

@@ -506,33 +506,60 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 	}
 }
 
-func TestProgress(t *testing.T) {
+func TestStandingTellsHowFarProxiesHaveCome(t *testing.T) {
 	a, b := res(t, "a", "1"), res(t, "b", "1")
 	w := synced(world.Config{}, change(a))
 	s := subscribe(t, w, "p", snapshot.Have{})
 	defer s.Close()
 	subscribe(t, w, "gone", snapshot.Have{}).Close()
-	reached := func(position uint64, want, total int) {
+	standing := func(position uint64, want fleet.Standing, of ...*resource.Resource) {
 		t.Helper()
-		if got, n := w.Reached(pool, position); got != want || n != total {
-			t.Errorf("%d of %d proxies have reached %d, want %d of %d", got, n, position, want, total)
+		if diff := cmp.Diff(want, w.Standing(pool, position, names(of...))); diff != "" {
+			t.Errorf("of %v at %d (-want +got):\n%s", names(of...), position, diff)
 		}
 	}
 	one := w.Position(pool)
-	reached(one, 0, 1)
+	standing(one, fleet.Standing{Connected: 1}, a)
 	first := next(t, s)
 	ack(t, s, first, resource.Outcome{Pending: names(a)})
-	reached(one, 0, 1)
+	standing(one, fleet.Standing{Connected: 1, Differed: 1}, a)
 	ack(t, s, first, resource.Outcome{})
-	reached(one, 1, 1)
+	standing(one, fleet.Standing{Connected: 1, Reached: 1, Running: 1, Differed: 1}, a)
 	w.Publish(change(a), watermark.Mark{})
 	if got := w.Position(pool); got != one {
 		t.Errorf("a publication without news moved the position from %d to %d", one, got)
 	}
 	w.Publish(change(b), watermark.Mark{})
-	reached(w.Position(pool), 0, 1)
-	reached(one, 1, 1)
+	two := w.Position(pool)
+	standing(two, fleet.Standing{Connected: 1, Differed: 1}, b)
+	standing(one, fleet.Standing{Connected: 1, Reached: 1, Running: 1, Differed: 1}, a)
+	standing(one, fleet.Standing{Connected: 1, Reached: 1, Differed: 1}, a, b)
+	ack(t, s, next(t, s), resource.Outcome{Refused: []resource.Refusal{{Name: b.Name}}})
+	standing(two, fleet.Standing{Connected: 1, Reached: 1, Refused: names(b), Differed: 1}, a, b)
+	standing(two, fleet.Standing{Connected: 1, Reached: 1, Running: 1, Differed: 1}, a)
+	w.Publish(remove(b), watermark.Mark{})
+	standing(two, fleet.Standing{Connected: 1, Reached: 1, Running: 1, Differed: 1}, a, b)
 	if got := w.Position(scope.Scope{}); got != 0 {
 		t.Errorf("position of no scope is %d", got)
+	}
+	if got := w.Standing(scope.Scope{}, 0, nil); got.Connected != 0 {
+		t.Errorf("standing in no scope is %+v", got)
+	}
+}
+
+func TestStandingTellsByHowMuchTheWorldDiffersFromWhatAProxyHeld(t *testing.T) {
+	a, b := res(t, "a", "1"), res(t, "b", "1")
+	w := synced(world.Config{}, change(a))
+	old := subscribe(t, w, "p", snapshot.Have{})
+	version := next(t, old).Version
+	old.Close()
+	for want, r := range []*resource.Resource{a, b} {
+		w.Publish(change(r), watermark.Mark{})
+		s := subscribe(t, w, "p", snapshot.Have{Version: version})
+		next(t, s)
+		if got := w.Standing(pool, 0, nil).Differed; got != want {
+			t.Errorf("it differs by %d, want %d", got, want)
+		}
+		s.Close()
 	}
 }
