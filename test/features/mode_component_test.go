@@ -57,7 +57,7 @@ func startMode(t *testing.T, scopes string) *mode {
 		t.Fatal(err)
 	}
 	var err error
-	if m.offset, err = instance.FreeOffset(8080, 8081, 8443, 8444); err != nil {
+	if m.offset, err = instance.FreeOffset(80, 443, 8080, 8081, 8443, 8444); err != nil {
 		t.Fatal(err)
 	}
 	m.in, err = instance.Start(t.Context(), instance.Config{

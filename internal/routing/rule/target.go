@@ -76,8 +76,9 @@ func unsupported(r *gatewayv1.HTTPRouteRule) string {
 	return ""
 }
 
-// compileTimeouts is the time limit of a rule. Nothing is tried twice, so the limit of
-// one request to a backend is that of the whole, where it is there; 0 is none.
+// compileTimeouts is the time limit of a rule. What reached a backend is not sent again,
+// so the limit of one request to a backend is that of the whole, where it is there, and
+// tries that reach none count; 0 is none.
 func compileTimeouts(t *gatewayv1.HTTPRouteTimeouts) (time.Duration, condition.Problem) {
 	if t == nil {
 		return 0, condition.Problem{}
