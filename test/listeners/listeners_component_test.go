@@ -5,10 +5,15 @@ package listeners_test
 import (
 	"bufio"
 	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -164,21 +169,22 @@ spec:
 	for what, step := range map[string]struct {
 		breaks, heals func()
 		reason        string
+		served        string // what b.example is answered with
 	}{
 		"a certificate that does not match its key": {
 			func() {
 				p, q := issue(t, root, "b.example"), issue(t, root, "b.example")
 				w.apply((&pair{cert: p.cert, key: q.key}).secret("vault", "b"))
 			},
-			func() { w.apply(issue(t, root, "b.example").secret("vault", "b")) }, "InvalidCertificateRef",
+			func() { w.apply(issue(t, root, "b.example").secret("vault", "b")) }, "InvalidCertificateRef", "a",
 		},
 		"a certificate that is gone": {
 			func() { w.remove(object.Key{Kind: object.Secret, Namespace: "vault", Name: "b"}) },
-			func() { w.apply(issue(t, root, "b.example").secret("vault", "b")) }, "InvalidCertificateRef",
+			func() { w.apply(issue(t, root, "b.example").secret("vault", "b")) }, "InvalidCertificateRef", "an error",
 		},
 		"a grant that is gone": {
 			func() { w.remove(object.Key{Kind: object.ReferenceGrant, Namespace: "vault", Name: "certs"}) },
-			func() { w.apply(grant) }, "RefNotPermitted",
+			func() { w.apply(grant) }, "RefNotPermitted", "an error",
 		},
 	} {
 		step.breaks()
@@ -188,7 +194,10 @@ spec:
 		if got := resolved("steady"); got != "True ResolvedRefs" {
 			t.Errorf("%s: ResolvedRefs of the other listener is %s", what, got)
 		}
-		w.eventually(what+": no certificate for b.example", "an error", func() (string, error) { return w.shown(443, trusted("b.example")) })
+		w.eventually(what+": b.example", step.served, func() (string, error) {
+			got, _, err := answer(w.client(443, trusted("b.example")), "b.example")
+			return got, err
+		})
 		if _, err := w.shown(443, trusted("c.example")); err != nil {
 			t.Errorf("%s: c.example, too: %v", what, err)
 		}
@@ -256,6 +265,45 @@ func TestClientsAreVerifiedByPort(t *testing.T) {
 	})
 	w.apply(mine.configMap("infra", "ca"))
 	w.eventually("an authority again", "a", func() (string, error) { return ask(443, good), nil })
+}
+
+// A neighbour on the port brings certificates that Go reads and Envoy does not load. Envoy
+// would refuse every later change of the listener for one of them.
+func TestANeighboursCertificateHoldsNobodyBack(t *testing.T) {
+	w := start(t, 443)
+	root := issue(t, nil)
+	set := func(i int) string {
+		return fmt.Sprintf("apiVersion: gateway.networking.k8s.io/v1\nkind: ListenerSet\nmetadata: {name: n%[1]d, namespace: apps}\nspec: {parentRef: {name: web, namespace: infra}, listeners: [{name: https, port: 443, protocol: HTTPS, hostname: n%[1]d.example, tls: {certificateRefs: [{name: n%[1]d}]}}]}\n", i)
+	}
+	own := func(host string) string {
+		return gateway("  allowedListeners: {namespaces: {from: All}}\n", fmt.Sprintf("  - {name: https, port: 443, protocol: HTTPS, hostname: %s, tls: {certificateRefs: [{name: cert}]}}\n", host))
+	}
+	w.apply(class, parameters("Auto", ""), serve(t, "a"), issue(t, root, "a.example", "b.example").secret("infra", "cert"), own("a.example"), route("infra", "a", "name: web", "", "a"))
+	odd := map[string]func(*x509.Certificate){
+		"a stapled response is a must": func(c *x509.Certificate) {
+			c.ExtraExtensions = []pkix.Extension{{Id: asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 1, 24}, Value: []byte{0x30, 3, 2, 1, 5}}}
+		},
+		"a key that may not sign": func(c *x509.Certificate) { c.KeyUsage = x509.KeyUsageKeyAgreement },
+		"no common name": func(c *x509.Certificate) {
+			c.RawSubject = []byte{0x30, 11, 0x31, 9, 0x30, 7, 6, 3, 0x55, 4, 3, 0x0c, 0}
+		},
+		"a name that is none": func(c *x509.Certificate) { c.Subject.CommonName = "\uffff" },
+	}
+	for i, what := range slices.Sorted(maps.Keys(odd)) {
+		w.apply(issueOdd(t, root, odd[what], fmt.Sprintf("n%d.example", i)).secret("apps", fmt.Sprintf("n%d", i)), set(i))
+		for _, l := range w.statuses[object.Key{Kind: object.ListenerSet, Namespace: "apps", Name: fmt.Sprintf("n%d", i)}].Value.(*gatewayv1.ListenerSetStatus).Listeners {
+			if c := l.Conditions[2]; c.Reason != string(gatewayv1.ListenerReasonInvalidCertificateRef) {
+				t.Errorf("%s: %s is %s %s", what, c.Type, c.Status, c.Reason)
+			}
+		}
+		for _, host := range []string{"b.example", "a.example"} { // the listener still changes
+			w.apply(own(host))
+			w.eventually(what+": "+host, "a", func() (string, error) {
+				got, _, err := answer(w.client(443, &tls.Config{RootCAs: root.pool(), ServerName: host}), host)
+				return got, err
+			})
+		}
+	}
 }
 
 func TestListenerSetsComeGoAndTakeOver(t *testing.T) {

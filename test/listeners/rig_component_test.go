@@ -33,6 +33,7 @@ import (
 	"aether.io/aether/internal/resource"
 	"aether.io/aether/internal/routing"
 	"aether.io/aether/internal/scope"
+	"aether.io/aether/internal/source/material"
 	"aether.io/aether/internal/test/admit"
 	"aether.io/aether/internal/test/dataplane"
 )
@@ -47,7 +48,8 @@ type world struct {
 	server   *admit.Server
 	offset   uint32
 	statuses map[object.Key]routing.Status
-	made     time.Time // of the next object: each is a second younger than the one before
+	good     map[object.Key]object.Object // as a source has it: the last version that it let into effect
+	made     time.Time                    // of the next object: each is a second younger than the one before
 }
 
 func start(t *testing.T, ports ...uint32) *world {
@@ -56,7 +58,7 @@ func start(t *testing.T, ports ...uint32) *world {
 	if binary == "" {
 		t.Fatal("AETHER_ENVOY does not name an Envoy: run make component")
 	}
-	w := &world{t: t, offset: freeOffset(t, ports), statuses: map[object.Key]routing.Status{}, made: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	w := &world{t: t, offset: freeOffset(t, ports), statuses: map[object.Key]routing.Status{}, good: map[object.Key]object.Object{}, made: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	var err error
 	if w.server, err = admit.New(); err != nil {
 		t.Fatal(err)
@@ -100,7 +102,8 @@ search:
 	return 0
 }
 
-// apply admits manifests as an API server would, and has Envoy run what comes of them.
+// apply admits manifests as an API server would, holds them against what is in effect as a
+// source does, and has Envoy run what comes of them.
 func (w *world) apply(manifests ...string) {
 	w.t.Helper()
 	var changes []object.Change
@@ -118,13 +121,19 @@ func (w *world) apply(manifests ...string) {
 		}
 		w.made = w.made.Add(time.Second)
 		o.SetCreationTimestamp(metav1.NewTime(w.made))
-		changes = append(changes, object.Change{Key: admit.Key(o), Object: o})
+		c := object.Change{Key: admit.Key(o), Refused: material.Problem(o)}
+		if c.Refused == "" {
+			w.good[c.Key] = o
+		}
+		c.Object = w.good[c.Key]
+		changes = append(changes, c)
 	}
 	w.take(w.graph.Apply(changes))
 }
 
 func (w *world) remove(k object.Key) {
 	w.t.Helper()
+	delete(w.good, k)
 	w.take(w.graph.Apply([]object.Change{{Key: k}}))
 }
 
@@ -210,6 +219,12 @@ type pair struct {
 
 func issue(t *testing.T, by *pair, hosts ...string) *pair {
 	t.Helper()
+	return issueOdd(t, by, func(*x509.Certificate) {}, hosts...)
+}
+
+// issueOdd makes a certificate that is odd in some way.
+func issueOdd(t *testing.T, by *pair, odd func(*x509.Certificate), hosts ...string) *pair {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -220,6 +235,7 @@ func issue(t *testing.T, by *pair, hosts ...string) *pair {
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IsCA: by == nil, BasicConstraintsValid: true,
 	}
+	odd(template)
 	p := &pair{key: key}
 	if by == nil {
 		by = &pair{cert: template, key: key}
