@@ -16,7 +16,9 @@ import (
 	"aether.io/aether/internal/fleet"
 	"aether.io/aether/internal/inspect"
 	"aether.io/aether/internal/journal"
+	"aether.io/aether/internal/logkey"
 	"aether.io/aether/internal/pipeline"
+	"aether.io/aether/internal/quarantine/docket"
 	"aether.io/aether/internal/routing"
 	"aether.io/aether/internal/run"
 	"aether.io/aether/internal/scope"
@@ -73,7 +75,10 @@ func serve(ctx context.Context, f flags, log *slog.Logger) error {
 		run.Part{Name: "world", Run: c.world.Run},
 		run.Part{Name: "certificate authority", Run: c.ca.Run},
 		run.Part{Name: "trust", Run: c.shareTrust},
-		run.Part{Name: "source", Run: func(ctx context.Context) error { return c.files.Run(ctx, c.take) }},
+		run.Part{Name: "source", Run: func(ctx context.Context) error {
+			c.recall(ctx)
+			return c.files.Run(ctx, c.take)
+		}},
 		run.Part{Name: "pipeline", Run: c.pipeline.Run},
 		run.Part{Name: "changelog", Run: c.changes.Run},
 		run.Part{Name: "status", Run: c.statuses.Run},
@@ -119,7 +124,7 @@ func (c *controller) makeRouting() error {
 		return err
 	}
 	if c.pipeline, err = pipeline.New(pipeline.Config{
-		Graph: graph, World: c.world, Statuses: c.statuses, Recorder: c.changes, Log: c.log,
+		Graph: graph, World: c.world, Statuses: c.statuses, Recorder: c.changes, Store: docket.File{Path: c.state.Convictions()}, Log: c.log,
 	}); err != nil {
 		return err
 	}
@@ -147,6 +152,14 @@ func (c *controller) makeDiscovery() error {
 		Proxies: c.world.Proxies, Log: c.log, Registerer: c.metrics,
 	})
 	return err
+}
+
+// recall has the pipeline know what was quarantined, before it is given anything.
+func (c *controller) recall(ctx context.Context) {
+	if err := c.pipeline.Recall(ctx); err != nil {
+		c.log.Warn("what was quarantined is not known", logkey.Error, err)
+		c.moments.Add(time.Now(), journal.Problem, fmt.Sprintf("what was quarantined is not known, and is left out where Envoy refuses it still: %v", err), nil)
+	}
 }
 
 // take carries a batch from the source into the pipeline.

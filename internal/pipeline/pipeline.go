@@ -1,6 +1,7 @@
 // Package pipeline is the one writer of the routing graph: it takes batches of changes
 // to the graph, what comes out to the world and to the statuses, and what proxies refuse
-// back to the graph as objects to hold. It owns the order of these steps and nothing else.
+// to the court, whose convictions go back to the graph as objects to hold. It owns the
+// order of these steps and nothing else.
 package pipeline
 
 import (
@@ -9,6 +10,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,8 +28,11 @@ import (
 
 // Graph turns changes of objects into changes of resources and statuses.
 type Graph interface {
-	Apply(changes []object.Change) routing.Delta
-	Hold(held map[object.Key]object.Object) routing.Delta
+	// Update takes objects in, and what is held of all there are.
+	Update(changes []object.Change, held map[object.Key]object.Object) routing.Delta
+	// Try is a copy of a resource, under another name and found by no request, as it would
+	// be if other objects were held; nil if there would be none. It changes nothing.
+	Try(s scope.Scope, of resource.Name, held map[object.Key]object.Object) *resource.Resource
 }
 
 // World receives resources and knows which of them proxies refuse.
@@ -51,6 +56,17 @@ type Statuses interface {
 // Recorder remembers what each batch did.
 type Recorder interface {
 	Record(b Batch, d routing.Delta)
+	// Judged says which objects are quarantined, and why, and which resources are refused
+	// without a search under way that could find out why. It comes before what is done
+	// about it. The maps are not changed any more.
+	Judged(quarantined map[object.Key]string, refused map[resource.Name]bool)
+}
+
+// Store keeps convictions from one process to the next.
+type Store interface {
+	// Load returns what was saved last, and what there is of it with an error too.
+	Load(ctx context.Context) (map[object.Key]quarantine.Conviction, error)
+	Save(ctx context.Context, convicted map[object.Key]quarantine.Conviction) error
 }
 
 // Batch is a set of changes that were observed together.
@@ -62,12 +78,14 @@ type Batch struct {
 	Noticed time.Time
 }
 
-// Config is what a Pipeline is made from. All but Log are required.
+// Config is what a Pipeline is made from. All but Store and Log are required.
 type Config struct {
 	Graph    Graph
 	World    World
 	Statuses Statuses
 	Recorder Recorder
+	Store    Store         // nil: convictions last as long as the process
+	Retry    time.Duration // before what could not be saved is saved again; 0: 1 s
 	Log      *slog.Logger
 }
 
@@ -75,15 +93,20 @@ type Config struct {
 type Pipeline struct {
 	c Config
 
+	unsaved chan struct{} // capacity 1: convictions differ from what is in the store; taken by keep
+
 	mu      sync.Mutex // serialises everything that reaches the graph; guards what follows
 	court   *quarantine.Court
+	held    map[object.Key]object.Object // as the graph was told
 	objects map[object.Key]object.Object
 	mark    watermark.Mark
 	current map[scope.Scope]map[resource.Name]*resource.Resource
-	refused map[resource.Name]bool // as of the last pulse
-	ports   map[string][]uint32    // bound ports of each proxy, as of the last pulse
-	guilty  map[object.Key]string  // what is in quarantine for good, and why
-	shared  *resource.Resource     // what every scope has beside its own; nil: nothing
+	copies  map[scope.Scope]*resource.Resource   // of the resource on trial; in no other map
+	refused map[resource.Name]bool               // for good, as of the last pulse
+	ports   map[string][]uint32                  // bound ports of each proxy, as of the last pulse
+	guilty  map[object.Key]string                // what is in quarantine, and why
+	kept    map[object.Key]quarantine.Conviction // what the store has, or is about to be given
+	shared  *resource.Resource                   // what every scope has beside its own; nil: nothing
 	synced  bool
 }
 
@@ -95,10 +118,15 @@ func New(c Config) (*Pipeline, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Pipeline{
-		c: c, court: quarantine.New(), objects: map[object.Key]object.Object{},
+	if c.Retry == 0 {
+		c.Retry = time.Second
+	}
+	p := &Pipeline{
+		c: c, unsaved: make(chan struct{}, 1), objects: map[object.Key]object.Object{},
 		current: map[scope.Scope]map[resource.Name]*resource.Resource{}, refused: map[resource.Name]bool{}, ports: map[string][]uint32{}, guilty: map[object.Key]string{},
-	}, nil
+	}
+	p.court = quarantine.New(func(k object.Key) object.Object { return p.objects[k] })
+	return p, nil
 }
 
 // Apply takes one batch through. It returns when its resources are published; what
@@ -106,9 +134,9 @@ func New(c Config) (*Pipeline, error) {
 func (p *Pipeline) Apply(b Batch) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	before := make(map[object.Key]object.Object, len(b.Changes))
+	edits := make(map[object.Key]quarantine.Edit, len(b.Changes))
 	for _, ch := range b.Changes {
-		before[ch.Key] = p.objects[ch.Key]
+		edits[ch.Key] = quarantine.Edit{Before: p.objects[ch.Key], After: ch.Object}
 		if ch.Object == nil {
 			delete(p.objects, ch.Key)
 		} else {
@@ -116,17 +144,30 @@ func (p *Pipeline) Apply(b Batch) {
 		}
 	}
 	p.mark = b.Mark
-	delta := p.c.Graph.Apply(b.Changes)
-	p.court.Changed(before, p.publish(delta))
+	before := p.court.Changed(edits)
+	if b.Synced && !p.synced {
+		p.court.Forget()
+	}
+	p.judge()
+	delta := p.c.Graph.Update(b.Changes, p.held)
+	p.court.Rebuilt(rebuilt(delta), before)
+	p.publish(delta)
 	if b.Synced && !p.synced {
 		p.synced = true
 		p.c.World.SetSynced()
 	}
 	p.c.Statuses.Update(delta.Statuses)
-	p.noteGuilty()
 	if len(b.Changes) > 0 {
 		p.c.Recorder.Record(b, delta)
 	}
+}
+
+func rebuilt(d routing.Delta) []*resource.Resource {
+	var out []*resource.Resource
+	for _, w := range d.Worlds {
+		out = append(out, w.Changed...)
+	}
+	return out
 }
 
 // Share makes r a resource of every scope, in the place of the one that was shared before.
@@ -175,20 +216,19 @@ func (p *Pipeline) DedicatedIn(namespace string) map[string]string {
 	return out
 }
 
-// publish hands the resources out and returns those that were rebuilt.
-func (p *Pipeline) publish(d routing.Delta) []*resource.Resource {
-	var rebuilt []*resource.Resource
-	worlds := maps.Clone(d.Worlds)
+// publish hands out the resources that differ, and in the same step the copies that are
+// to be tried, or takes them back.
+func (p *Pipeline) publish(d routing.Delta) {
+	worlds := make(map[scope.Scope]resource.Delta, len(d.Worlds)+1)
 	for s, delta := range d.Worlds {
+		worlds[s] = resource.Delta{Changed: slices.Clone(delta.Changed), Removed: slices.Clone(delta.Removed)}
 		if p.current[s] == nil {
 			p.current[s] = map[resource.Name]*resource.Resource{}
 			if p.shared != nil {
-				delta.Changed = append(slices.Clone(delta.Changed), p.shared)
-				worlds[s] = delta
+				change(worlds, s, p.shared)
 			}
 		}
-		for _, r := range d.Worlds[s].Changed {
-			rebuilt = append(rebuilt, r)
+		for _, r := range delta.Changed {
 			p.current[s][r.Name] = r
 		}
 		for _, n := range delta.Removed {
@@ -198,18 +238,62 @@ func (p *Pipeline) publish(d routing.Delta) []*resource.Resource {
 			delete(p.current, s)
 		}
 	}
+	p.exhibit(worlds)
+	for _, w := range worlds {
+		slices.SortFunc(w.Changed, func(a, b *resource.Resource) int { return a.Name.Compare(b.Name) })
+		slices.SortFunc(w.Removed, resource.Name.Compare)
+	}
 	p.c.World.Publish(worlds, p.mark)
-	return rebuilt
 }
 
-// Run follows what proxies report until ctx is done.
+// exhibit adds to worlds what differs in the copies: there is one beside each resource
+// that is on trial, and no other.
+func (p *Pipeline) exhibit(worlds map[scope.Scope]resource.Delta) {
+	about, held, running := p.court.Trial()
+	now := map[scope.Scope]*resource.Resource{}
+	for s, resources := range p.current {
+		if !running || resources[about] == nil {
+			continue
+		}
+		if r := p.c.Graph.Try(s, about, held); r != nil {
+			now[s] = r
+		}
+	}
+	for s, r := range now {
+		if old := p.copies[s]; old == nil || old.Name != r.Name || old.Hash != r.Hash {
+			change(worlds, s, r)
+		}
+	}
+	for s, old := range p.copies {
+		if r := now[s]; r == nil || r.Name != old.Name {
+			w := worlds[s]
+			w.Removed = append(w.Removed, old.Name)
+			worlds[s] = w
+		}
+	}
+	p.copies = now
+}
+
+func change(worlds map[scope.Scope]resource.Delta, s scope.Scope, r *resource.Resource) {
+	w := worlds[s]
+	w.Changed = append(w.Changed, r)
+	worlds[s] = w
+}
+
+// Run follows what proxies report, and keeps what comes of that, until ctx is done.
 func (p *Pipeline) Run(ctx context.Context) error {
 	events, stop := p.c.World.Observe()
 	defer stop()
+	kept := make(chan struct{})
+	go func() { // ends with ctx
+		defer close(kept)
+		p.keep(ctx)
+	}()
 	// Exits: ctx is done.
 	for {
 		select {
 		case <-ctx.Done():
+			<-kept
 			return ctx.Err()
 		case <-events:
 			p.observe()
@@ -217,58 +301,84 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	}
 }
 
-// observe passes on what proxies report, and moves the search for culprits on.
+// observe passes on what proxies report, and moves the search for culprits on for as long
+// as that needs no new answer.
 func (p *Pipeline) observe() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.noteProxies()
-	if p.court.Step(p.answer) {
-		held := map[object.Key]object.Object{}
-		for k, h := range p.court.Held() {
-			held[k] = h.Object
+	p.noteRefused()
+	for p.court.Step(p.ofOriginal, p.ofCopy) {
+		held := p.held
+		p.judge()
+		delta := routing.Delta{}
+		if !maps.Equal(held, p.held) {
+			delta = p.c.Graph.Update(nil, p.held)
 		}
-		delta := p.c.Graph.Hold(held)
 		p.publish(delta)
 		p.c.Statuses.Update(delta.Statuses)
+		p.noteRefused()
 	}
-	p.noteGuilty()
+	p.noteProxies()
 	p.c.Statuses.Pulse()
 }
 
-// noteGuilty tells of each object once when it enters quarantine for good, and when it
-// leaves it.
-func (p *Pipeline) noteGuilty() {
-	guilty := map[object.Key]string{}
-	for k, h := range p.court.Convicted() {
-		guilty[k] = h.Detail
+// noteRefused tells the court of what is refused.
+func (p *Pipeline) noteRefused() {
+	for _, proxy := range p.c.World.Proxies() {
+		for _, r := range proxy.Refused {
+			if cur := p.current[proxy.Scope][r.Name]; cur != nil && cur.Hash == r.Hash {
+				p.court.Refused(cur)
+			}
+		}
+	}
+}
+
+// judge takes over who is convicted, and tells of each object once when it enters
+// quarantine, and when it leaves it.
+func (p *Pipeline) judge() {
+	convicted := p.court.Convicted()
+	p.held = make(map[object.Key]object.Object, len(convicted))
+	guilty := make(map[object.Key]string, len(convicted))
+	for k, v := range convicted {
+		p.held[k] = v.Instead
+		guilty[k] = v.Detail
 		if _, known := p.guilty[k]; !known {
-			p.c.Log.Warn("object quarantined: Envoy refuses what it makes", logkey.Object, k.String(), logkey.Resource, h.Resource.String(), logkey.Reason, h.Detail)
+			p.c.Log.Warn("object quarantined: Envoy refuses what it makes", logkey.Object, k.String(), logkey.Resource, v.Resource.String(), logkey.Reason, v.Detail)
 		}
 	}
 	if !maps.Equal(guilty, p.guilty) {
 		p.guilty = guilty
 		p.c.Statuses.Hold(guilty)
+		p.c.Recorder.Judged(p.guilty, p.refused)
+	}
+	if !maps.Equal(convicted, p.kept) {
+		p.kept = convicted
+		select {
+		case p.unsaved <- struct{}{}:
+		default: // keep has not come to the last one yet, and will see this too
+		}
 	}
 }
 
-// noteProxies compares proxies with the last pulse and tells what differs.
+// noteProxies compares proxies with the last pulse and tells what differs. What is
+// refused while its cause is searched for is not told: of most that is in it, it is not true.
 func (p *Pipeline) noteProxies() {
 	refused, ports, rebound := map[resource.Name]bool{}, map[string][]uint32{}, false
-	var changed []resource.Name
 	for _, proxy := range p.c.World.Proxies() {
 		for _, r := range proxy.Refused {
 			cur := p.current[proxy.Scope][r.Name]
-			if cur == nil || cur.Hash != r.Hash {
-				continue // about content that has been superseded
+			if cur != nil && cur.Hash == r.Hash && !p.court.Searches(r.Name) { // else it has been superseded
+				refused[r.Name] = true
 			}
-			p.court.Refused(cur)
-			if !refused[r.Name] && !p.refused[r.Name] {
-				changed = append(changed, r.Name)
-			}
-			refused[r.Name] = true
 		}
 		ports[proxy.ID] = proxy.BoundPorts
 		rebound = rebound || !slices.Equal(proxy.BoundPorts, p.ports[proxy.ID])
+	}
+	var changed []resource.Name
+	for n := range refused {
+		if !p.refused[n] {
+			changed = append(changed, n)
+		}
 	}
 	for n := range p.refused {
 		if !refused[n] {
@@ -278,19 +388,40 @@ func (p *Pipeline) noteProxies() {
 	p.refused, p.ports = refused, ports
 	if len(changed) > 0 {
 		p.c.Statuses.Refused(changed)
+		p.c.Recorder.Judged(p.guilty, p.refused)
 	}
 	if rebound {
 		p.c.Statuses.Rebound()
 	}
 }
 
-// answer is what the proxies of every scope that has the resource say of it. A resource
-// that one proxy runs is not at fault, whatever others say of it: what is live is never
-// taken away because a proxy is broken, of another version, or hostile.
-func (p *Pipeline) answer(n resource.Name) (quarantine.Answer, string) {
+// ofOriginal is what the proxies of every scope that has the resource say of it.
+func (p *Pipeline) ofOriginal(n resource.Name) (quarantine.Answer, string) {
+	return p.ask(func(s scope.Scope) (resource.Name, bool) { return n, p.current[s][n] != nil })
+}
+
+// ofCopy is what they say of its copies. Where the copy would be nothing, nobody refuses it.
+func (p *Pipeline) ofCopy(n resource.Name) (quarantine.Answer, string) {
+	answer, detail := p.ask(func(s scope.Scope) (resource.Name, bool) {
+		if r := p.copies[s]; r != nil {
+			return r.Name, true
+		}
+		return resource.Name{}, false
+	})
+	for _, r := range p.copies { // people know the resource by its own name
+		detail = strings.ReplaceAll(detail, r.Name.Name, n.Name)
+	}
+	return answer, detail
+}
+
+// ask collects the answers about one resource of each scope. A resource that one proxy
+// runs is not at fault, whatever others say of it: what is live is never taken away
+// because a proxy is broken, of another version, or hostile.
+func (p *Pipeline) ask(in func(scope.Scope) (resource.Name, bool)) (quarantine.Answer, string) {
 	answer, detail := quarantine.Accepted, ""
-	for s, resources := range p.current {
-		if resources[n] == nil {
+	for s := range p.current {
+		n, has := in(s)
+		if !has {
 			continue
 		}
 		v := p.c.World.Verdict(s, []resource.Name{n}, 0)

@@ -1,259 +1,21 @@
 package pipeline_test
 
 import (
-	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
-	"sync"
+	"strings"
 	"testing"
-	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	discoveryv1 "aether.io/aether/api/discovery/v1"
-	"aether.io/aether/internal/fleet"
 	"aether.io/aether/internal/object"
 	"aether.io/aether/internal/pipeline"
 	"aether.io/aether/internal/resource"
-	"aether.io/aether/internal/routing"
 	"aether.io/aether/internal/scope"
-	"aether.io/aether/internal/snapshot"
-	"aether.io/aether/internal/watermark"
-	"aether.io/aether/internal/world"
 )
-
-// graph makes one shared resource of all routes, and one resource of each Gateway in its
-// own scope. Its content is the routes' names and generations.
-type graph struct {
-	objects map[object.Key]object.Object
-	held    map[object.Key]object.Object
-}
-
-func (g *graph) Apply(changes []object.Change) routing.Delta {
-	d := routing.Delta{Worlds: map[scope.Scope]resource.Delta{scope.SharedPool(): {}}}
-	for _, c := range changes {
-		g.objects[c.Key] = c.Object
-		delete(g.held, c.Key)
-		d.Statuses = append(d.Statuses, routing.Status{Key: c.Key})
-		if s, err := scope.Gateway(c.Key.Namespace, c.Key.Name); c.Key.Kind == object.Gateway && err == nil {
-			r := must(resource.New(c.Key.Name, &discoveryv1.Scope{}))
-			if c.Object == nil {
-				d.Worlds[s] = resource.Delta{Removed: []resource.Name{r.Name}}
-			} else {
-				d.Worlds[s] = resource.Delta{Changed: []*resource.Resource{r}}
-			}
-		}
-	}
-	d.Worlds[scope.SharedPool()] = g.shared()
-	return d
-}
-
-func (g *graph) Hold(held map[object.Key]object.Object) routing.Delta {
-	g.held = held
-	return routing.Delta{Worlds: map[scope.Scope]resource.Delta{scope.SharedPool(): g.shared()}}
-}
-
-func (g *graph) shared() resource.Delta {
-	var content []string
-	var origin []object.Key
-	for k, o := range g.objects {
-		if old, ok := g.held[k]; ok {
-			o = old
-		}
-		if k.Kind == object.HTTPRoute && o != nil {
-			content = append(content, fmt.Sprintf("%s=%d", k.Name, o.GetGeneration()))
-			origin = append(origin, k)
-		}
-	}
-	slices.Sort(content)
-	m := &discoveryv1.Inventory{}
-	for _, c := range content {
-		m.Resources = append(m.Resources, &discoveryv1.ResourceRef{Name: c})
-	}
-	return resource.Delta{Changed: []*resource.Resource{must(resource.New("shared", m, origin...))}}
-}
-
-// statuses notes what it is told.
-type statuses struct {
-	pulses chan struct{}
-
-	mu      sync.Mutex // guards what follows
-	updates []object.Key
-	held    map[object.Key]string
-}
-
-func (s *statuses) Update(list []routing.Status) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, u := range list {
-		s.updates = append(s.updates, u.Key)
-	}
-}
-
-func (s *statuses) Hold(held map[object.Key]string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.held = held
-}
-
-func (s *statuses) quarantined() map[object.Key]string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.held
-}
-
-func (s *statuses) Pulse()                  { s.pulses <- struct{}{} }
-func (s *statuses) Refused([]resource.Name) {}
-func (s *statuses) Rebound()                {}
-
-type recorder struct{ batches int }
-
-func (r *recorder) Record(pipeline.Batch, routing.Delta) { r.batches++ }
-
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
-
-type rig struct {
-	t        *testing.T
-	p        *pipeline.Pipeline
-	world    *world.World
-	statuses *statuses
-	recorder *recorder
-	seq      uint64
-}
-
-func newRig(t *testing.T) *rig {
-	t.Helper()
-	r := &rig{t: t, world: world.New(world.Config{}), statuses: &statuses{pulses: make(chan struct{}, 64)}, recorder: &recorder{}}
-	r.p = must(pipeline.New(pipeline.Config{
-		Graph: &graph{objects: map[object.Key]object.Object{}, held: map[object.Key]object.Object{}},
-		World: r.world, Statuses: r.statuses, Recorder: r.recorder,
-	}))
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() { defer close(done); _ = r.p.Run(ctx) }()
-	t.Cleanup(func() { cancel(); <-done })
-	return r
-}
-
-func route(i int) object.Key {
-	return object.Key{Kind: object.HTTPRoute, Namespace: "default", Name: fmt.Sprintf("r%d", i)}
-}
-
-func (r *rig) apply(versions map[int]int64) {
-	r.seq++
-	b := pipeline.Batch{Synced: true, Mark: watermark.Mark{Epoch: 1, Positions: map[string]uint64{"x": r.seq}}}
-	for i, v := range versions {
-		b.Changes = append(b.Changes, object.Change{Key: route(i), Object: &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Name: route(i).Name, Namespace: "default", Generation: v}}})
-	}
-	r.p.Apply(b)
-}
-
-// proxy subscribes and answers everything it is sent: content with a version in bad is refused.
-func (r *rig) proxy(bad ...string) *world.Subscription {
-	r.t.Helper()
-	return r.proxyNamed("proxy", bad...)
-}
-
-func (r *rig) proxyNamed(id string, bad ...string) *world.Subscription {
-	r.t.Helper()
-	s, err := r.world.Subscribe(r.t.Context(), scope.SharedPool(), fleet.Peer{ID: id}, snapshot.Have{}, func() {})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	r.t.Cleanup(func() { cancel(); <-done; s.Close() })
-	go func() {
-		defer close(done)
-		for {
-			snap, wait, err := s.Next()
-			if err != nil {
-				return
-			}
-			if wait != nil {
-				select {
-				case <-wait:
-					continue
-				case <-ctx.Done():
-					return
-				}
-			}
-			if err := s.Answer(answer(snap, bad)); err != nil {
-				r.t.Error(err)
-				return
-			}
-		}
-	}()
-	return s
-}
-
-func answer(snap snapshot.Snapshot, bad []string) snapshot.Answer {
-	a := snapshot.Answer{Nonce: snap.Nonce, Version: snap.Version}
-	for _, res := range snap.Changed {
-		for _, b := range bad {
-			if slices.Contains(contents(res), b) {
-				a.Refused = append(a.Refused, resource.Refusal{Name: res.Name, Hash: res.Hash, Detail: "no " + b})
-			}
-		}
-	}
-	return a
-}
-
-func contents(r *resource.Resource) []string {
-	var m discoveryv1.Inventory
-	if err := r.Any().UnmarshalTo(&m); err != nil {
-		return nil
-	}
-	var out []string
-	for _, ref := range m.Resources {
-		out = append(out, ref.GetName())
-	}
-	return out
-}
-
-// current is the shared resource's content in the world.
-func (r *rig) current() []string {
-	for _, res := range r.world.Resources(scope.SharedPool()) {
-		if res.Name.Name == "shared" {
-			return contents(res)
-		}
-	}
-	return nil
-}
-
-// verdict is what proxies say of the shared resource.
-func (r *rig) verdict() fleet.Verdict {
-	for _, res := range r.world.Resources(scope.SharedPool()) {
-		if res.Name.Name == "shared" {
-			return r.world.Verdict(scope.SharedPool(), []resource.Name{res.Name}, 0)
-		}
-	}
-	return fleet.Verdict{}
-}
-
-// runs reports whether the proxy has taken all that is current.
-func (r *rig) runs(id string) bool {
-	return slices.ContainsFunc(r.world.Proxies(), func(p fleet.Proxy) bool { return p.ID == id && p.Current && len(p.Refused) == 0 })
-}
-
-// until waits for a pulse that finds ok true.
-func (r *rig) until(what string, ok func() bool) {
-	r.t.Helper()
-	late := time.After(20 * time.Second)
-	for !ok() {
-		select {
-		case <-r.statuses.pulses:
-		case <-late:
-			r.t.Fatalf("gave up waiting until %s; the world has %v, held is %v", what, r.current(), r.statuses.quarantined())
-		}
-	}
-}
 
 func TestABatchReachesWorldStatusAndRecord(t *testing.T) {
 	r := newRig(t)
@@ -275,8 +37,9 @@ func TestARefusedChangeIsHeldAndItsNeighborIsNot(t *testing.T) {
 	r.proxy("r2=2")
 	r.apply(map[int]int64{2: 2, 3: 2})
 	r.until("r2 is held at its earlier version and r3 is not", func() bool {
-		return slices.Equal(r.current(), []string{"r1=1", "r2=1", "r3=2"}) && r.statuses.quarantined()[route(2)] == "no r2=2"
+		return slices.Equal(r.current(), []string{"r1=1", "r2=1", "r3=2"}) && r.statuses.quarantined()[route(2)] == "shared has no r2=2"
 	})
+	r.until("no copy is left", func() bool { return r.resource("shared:trial") == nil })
 	r.apply(map[int]int64{2: 3})
 	if got := r.current(); !slices.Equal(got, []string{"r1=1", "r2=3", "r3=2"}) {
 		t.Fatalf("after a change the world has %v", got)
@@ -290,9 +53,10 @@ func TestARefusedChangeIsHeldAndItsNeighborIsNot(t *testing.T) {
 func TestWhatOneProxyRunsIsNotTakenAwayBecauseAnotherRefusesIt(t *testing.T) {
 	r := newRig(t)
 	r.apply(map[int]int64{1: 1, 2: 1})
-	r.proxyNamed("good", "r2=2")
-	r.until("it runs", func() bool { return r.runs("good") })
-	r.proxyNamed("hostile", "r1=1", "r2=1", "r2=2", "r3=1")
+	good := refuser("good", "r2=2")
+	r.connect(good)
+	r.until("it runs", func() bool { return r.settled("good") })
+	r.connect(refuser("hostile", "r1=1", "r2=1", "r2=2", "r3=1"))
 	r.until("it is refused", func() bool { return r.verdict().Refusing == 1 })
 	if got := r.current(); !slices.Equal(got, []string{"r1=1", "r2=1"}) {
 		t.Errorf("the world has %v", got)
@@ -304,8 +68,231 @@ func TestWhatOneProxyRunsIsNotTakenAwayBecauseAnotherRefusesIt(t *testing.T) {
 	// What both refuse is still found, and its neighbor goes live in the good one.
 	r.apply(map[int]int64{2: 2, 3: 1})
 	r.until("r2 is held and r3 is not", func() bool {
-		return slices.Equal(r.current(), []string{"r1=1", "r2=1", "r3=1"}) && r.statuses.quarantined()[route(2)] != "" && r.runs("good")
+		return slices.Equal(r.current(), []string{"r1=1", "r2=1", "r3=1"}) && r.statuses.quarantined()[route(2)] != "" && r.settled("good")
 	})
+	if lost := good.losses(); len(lost) > 0 {
+		t.Errorf("taken away meanwhile: %v", lost)
+	}
+}
+
+// all is routes 0 to n-1 at one version.
+func all(n int, v int64) map[int]int64 {
+	out := map[int]int64{}
+	for i := range n {
+		out[i] = v
+	}
+	return out
+}
+
+func TestWithoutHistoryTheSearchTakesNothingAwayThatWorks(t *testing.T) {
+	r := newRig(t)
+	r.apply(all(20, 1))
+	e := r.proxy("r7=2")
+	r.until("all run", func() bool { return len(e.runs()) == 20 && r.settled("proxy") })
+	r.restart(map[int]int64{7: 2}, e)
+	r.until("r7 is left out", func() bool {
+		return r.statuses.quarantined()[route(7)] != "" && r.settled("proxy") && len(e.runs()) == 19
+	})
+	if lost := e.losses(); !slices.Equal(lost, []string{"own of r7", "r7"}) && !slices.Equal(lost, []string{"r7", "own of r7"}) {
+		t.Errorf("taken away: %v, want r7 alone, of which no earlier version is known", lost)
+	}
+	if e.tried == 0 {
+		t.Error("nothing was tried in a copy")
+	}
+}
+
+func TestAConvictionOutlivesTheController(t *testing.T) {
+	r := newRig(t)
+	r.apply(all(20, 1))
+	e := r.proxy("r7=2", "r7=3")
+	r.apply(map[int]int64{7: 2})
+	r.until("r7 is held, and that is saved", func() bool {
+		return r.statuses.quarantined()[route(7)] != "" && r.settled("proxy") && r.store.has(route(7))
+	})
+	tried := e.tried
+	for range 2 {
+		r.restart(nil, e)
+		if r.statuses.quarantined()[route(7)] != "shared has no r7=2" || r.recorder.quarantined[route(7)] == "" {
+			t.Errorf("held at once: %v, recorded %v, want r7", r.statuses.quarantined(), r.recorder.quarantined)
+		}
+		r.until("the proxy has taken all", func() bool { return r.settled("proxy") })
+		if !slices.Contains(e.runs(), "r7=1") {
+			t.Errorf("it runs %v, want r7 at 1", e.runs())
+		}
+	}
+	if e.tried != tried {
+		t.Errorf("%d copies were tried for what was known", e.tried-tried)
+	}
+
+	// Edited for the worse while no controller ran, it still has what Envoy runs to fall back to.
+	r.restart(map[int]int64{7: 3}, e)
+	r.until("r7 is found again", func() bool {
+		return r.statuses.quarantined()[route(7)] == "shared has no r7=3" && r.settled("proxy")
+	})
+	if lost := e.losses(); len(lost) > 0 || !slices.Contains(e.runs(), "r7=1") {
+		t.Errorf("taken away: %v; it runs %v, want r7 at 1", lost, e.runs())
+	}
+
+	r.restart(map[int]int64{7: 4}, e)
+	r.until("what was mended runs, and is saved", func() bool { return slices.Contains(e.runs(), "r7=4") && !r.store.has(route(7)) })
+}
+
+func TestAStoreThatFailsStopsNothing(t *testing.T) {
+	r := newRig(t)
+	r.store.fail(errors.New("disk full"))
+	r.restart(all(3, 1))
+	r.proxy("r2=2")
+	r.apply(map[int]int64{2: 2})
+	r.until("r2 is held", func() bool { return r.statuses.quarantined()[route(2)] != "" && r.settled("proxy") })
+	if r.unread == nil {
+		t.Error("that the store could not be read is not told")
+	}
+	r.store.fail(nil)
+	r.until("it is saved once it can be", func() bool { return r.store.has(route(2)) })
+}
+
+func TestANewProxyInTheMiddleOfASearchIsHarmless(t *testing.T) {
+	r := newRig(t)
+	r.apply(all(40, 1))
+	old := refuser("old", "r3=2", "r30=2")
+	r.connect(old)
+	r.until("all run", func() bool { return r.settled("old") })
+	r.apply(map[int]int64{3: 2, 30: 2, 20: 2})
+	for i := range 5 {
+		r.connect(refuser(fmt.Sprintf("new%d", i), "r3=2", "r30=2"))
+	}
+	r.until("both are held and the rest runs everywhere", func() bool {
+		for i := range 5 {
+			if !r.settled(fmt.Sprintf("new%d", i)) {
+				return false
+			}
+		}
+		return len(r.statuses.quarantined()) == 2 && r.settled("old") && slices.Contains(old.runs(), "r20=2")
+	})
+	if lost := old.losses(); len(lost) > 0 {
+		t.Errorf("taken away: %v", lost)
+	}
+}
+
+// What a batch changes beside the resource on trial does not wait, and what it changes in
+// it begins the search anew.
+func TestABatchInTheMiddleOfASearchGetsThroughAtOnce(t *testing.T) {
+	r := newRig(t)
+	r.apply(all(10, 1))
+	gw := object.Key{Kind: object.Gateway, Namespace: "apps", Name: "own"}
+	own := must(scope.Gateway("apps", "own"))
+	e := refuser("proxy", "r3=2")
+	r.connect(e)
+	r.until("all run", func() bool { return r.settled("proxy") })
+	e.hold()
+	r.apply(map[int]int64{3: 2})
+	e.answer(r) // the original: the search begins
+	r.until("a copy is published", func() bool { return r.resource("shared:trial") != nil })
+
+	r.p.Apply(pipeline.Batch{Synced: true, Mark: r.mark(), Changes: []object.Change{{Key: gw, Object: &gatewayv1.Gateway{}}}})
+	if len(r.world.Resources(own)) != 1 {
+		t.Error("the batch has to wait")
+	}
+	if r.resource("shared:trial") == nil {
+		t.Error("a batch that does not concern it has ended the search")
+	}
+	r.apply(map[int]int64{5: 2})
+	if r.resource("shared:trial") != nil {
+		t.Error("what is tried is a copy of what there is no more")
+	}
+	if got := r.current(); !slices.Contains(got, "r5=2") || len(got) != 10 {
+		t.Errorf("the world has %v", got)
+	}
+	e.release()
+	r.until("r3 is held and r5 runs", func() bool {
+		return slices.Contains(e.runs(), "r5=2") && slices.Contains(e.runs(), "r3=1") && r.settled("proxy")
+	})
+	if lost := e.losses(); len(lost) > 0 {
+		t.Errorf("taken away: %v", lost)
+	}
+}
+
+func TestWhileTheCauseIsSearchedForNoStatusIsToldOfARefusal(t *testing.T) {
+	r := newRig(t)
+	r.apply(all(20, 1))
+	r.proxy("r3=2")
+	r.until("all run", func() bool { return r.settled("proxy") })
+	r.apply(map[int]int64{3: 2})
+	r.until("r3 is held", func() bool { return r.statuses.quarantined()[route(3)] != "" && r.settled("proxy") })
+	if got := r.statuses.toldRefused(); len(got) > 0 {
+		t.Errorf("told that %v is refused, of which all but one route has its part live", got)
+	}
+}
+
+func TestWhatNoSearchExplainsIsToldAsRefused(t *testing.T) {
+	r := newRig(t)
+	r.apply(all(3, 1))
+	e := &envoy{id: "proxy", bad: func(string) bool { return false }, refuse: "shared"}
+	r.connect(e)
+	r.until("it is told", func() bool {
+		r.recorder.mu.Lock()
+		defer r.recorder.mu.Unlock()
+		return len(r.statuses.toldRefused()) == 1 && len(r.recorder.refused) == 1
+	})
+	if len(r.statuses.quarantined()) > 0 || len(r.current()) != 3 {
+		t.Errorf("held %v; the world has %v", r.statuses.quarantined(), r.current())
+	}
+}
+
+// Whatever is edited whenever, and however often the controller starts anew, no route that
+// Envoy runs is ever taken away, but for bad ones of which a new controller knows nothing.
+func TestRandomEditsAndRestartsTakeNoWorkingRouteAway(t *testing.T) {
+	for seed := range uint64(25) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 4))
+			r := newRig(t)
+			n := 3 + random.IntN(20)
+			r.apply(all(n, 2))
+			odd := func(content string) bool { return (content[len(content)-1]-'0')%2 == 1 }
+			e := &envoy{id: "proxy", bad: odd, gone: map[string]bool{}}
+			r.connect(e)
+			excused := map[string]bool{}
+			for range 12 {
+				edits := map[int]int64{}
+				for range 1 + random.IntN(3) {
+					edits[random.IntN(n)] = 1 + random.Int64N(8)
+				}
+				what := random.IntN(6)
+				switch what {
+				case 0: // while nothing runs
+					r.restart(edits, e)
+					r.excuse(excused)
+				case 1: // a bad edit may be unanswered for when the controller ends
+					r.restart(nil, e)
+					r.excuse(excused)
+				case 2:
+					i := random.IntN(n)
+					e.delete(route(i))
+					r.apply(map[int]int64{i: 0})
+				case 3:
+					r.apply(edits)
+					r.until("the proxy has taken all", func() bool { return r.settled("proxy") })
+				default:
+					r.apply(edits)
+				}
+			}
+			r.until("the proxy has taken all", func() bool { return r.settled("proxy") })
+			for k, o := range r.objects {
+				content := fmt.Sprintf("%s=%d", k.Name, o.GetGeneration())
+				if _, held := r.statuses.quarantined()[k]; held != odd(content) {
+					t.Errorf("%s is held: %t", content, held)
+				}
+				if !odd(content) && !slices.Contains(e.runs(), content) {
+					t.Errorf("%s does not run; what does is %v", content, e.runs())
+				}
+			}
+			for _, lost := range e.losses() {
+				if !excused[strings.TrimPrefix(lost, "own of ")] {
+					t.Errorf("%s was taken away", lost)
+				}
+			}
+		})
+	}
 }
 
 func TestEveryScopeGetsWhatIsShared(t *testing.T) {

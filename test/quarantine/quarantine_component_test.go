@@ -5,7 +5,10 @@
 package quarantine_test
 
 import (
+	"bytes"
 	"fmt"
+	"os"
+	"slices"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -69,4 +72,68 @@ func TestABadRouteFromTheStartIsFoundAmongMany(t *testing.T) {
 	r.conditionBecomes("r7", "False RefusedByProxy at 1")
 	r.conditionBecomes("r13", "False RefusedByProxy at 1")
 	r.conditionBecomes("r19", "True")
+}
+
+// What the controller does to find a culprit, or forgets by being started anew, is at the
+// cost of nobody but the culprit.
+func TestNoSearchTakesAWorkingRouteAway(t *testing.T) {
+	r := start(t)
+	objects := append(gateway("Single"), append(service(t, "old"), service(t, "new")...)...)
+	var all []string
+	for i := range 20 {
+		all = append(all, fmt.Sprintf("r%d", i))
+		objects = append(objects, route(all[i], "old", 1, false))
+	}
+	r.apply(objects...)
+	for _, name := range all {
+		r.answers(name, "200 old")
+	}
+	unharmed := func(what string, stop func() []string) {
+		t.Helper()
+		if bad := stop(); len(bad) > 0 {
+			t.Errorf("%s: %d requests failed, the first: %s", what, len(bad), bad[0])
+		}
+	}
+
+	stop := r.watch(all...)
+	r.apply(route("r7", "new", 2, true), route("r8", "new", 2, false))
+	r.answers("r8", "200 new")
+	r.conditionBecomes("r7", "False RefusedByProxy at 2")
+	unharmed("a bad edit", stop)
+	if got := r.get("r7.example.com"); got != "200 old" {
+		t.Errorf("the refused route answers %q, want its last good version's 200 old", got)
+	}
+	r.eventually("what is kept", "true", func() string {
+		text, _ := os.ReadFile(r.at("convictions.json"))
+		return fmt.Sprint(bytes.Contains(text, []byte("HTTPRoute/default/r7")))
+	})
+
+	tries := r.tries.Load()
+	stop = r.watch(all...)
+	r.restart()
+	r.conditionBecomes("r7", "False RefusedByProxy at 2")
+	r.conditionBecomes("r19", "True")
+	unharmed("a restart", stop)
+	if n := r.tries.Load() - tries; n > 0 {
+		t.Errorf("%d copies were tried for what was known", n)
+	}
+
+	stop = r.watch(slices.DeleteFunc(slices.Clone(all), func(name string) bool { return name == "r12" })...)
+	r.restart(route("r12", "new", 2, true))
+	r.conditionBecomes("r12", "False RefusedByProxy at 2")
+	r.conditionBecomes("r7", "False RefusedByProxy at 2")
+	r.conditionBecomes("r19", "True")
+	r.answers("r12", "404")
+	unharmed("a bad edit while no controller ran", stop)
+	if got := r.get("r7.example.com"); got != "200 old" {
+		t.Errorf("after the restart the refused route answers %q, want 200 old", got)
+	}
+	if r.tries.Load() == tries {
+		t.Error("nothing was tried in a copy")
+	}
+
+	r.apply(route("r12", "new", 3, false), route("r7", "new", 3, false))
+	r.answers("r12", "200 new")
+	r.answers("r7", "200 new")
+	r.conditionBecomes("r12", "True Programmed at 3")
 }

@@ -7,13 +7,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -38,6 +41,7 @@ import (
 	"aether.io/aether/internal/fleet"
 	"aether.io/aether/internal/object"
 	"aether.io/aether/internal/pipeline"
+	"aether.io/aether/internal/quarantine/docket"
 	"aether.io/aether/internal/resource"
 	"aether.io/aether/internal/routing"
 	"aether.io/aether/internal/scope"
@@ -59,14 +63,22 @@ const (
 // poisoned is a routing graph that gets one thing wrong: what it makes of a route with
 // the path poison is something that Envoy refuses. It stands for every mistake that gets
 // past our own validation.
-type poisoned struct{ *routing.Graph }
-
-func (p poisoned) Apply(changes []object.Change) routing.Delta {
-	return spoilAll(p.Graph.Apply(changes))
+type poisoned struct {
+	*routing.Graph
+	tries *atomic.Int64
 }
 
-func (p poisoned) Hold(held map[object.Key]object.Object) routing.Delta {
-	return spoilAll(p.Graph.Hold(held))
+func (p poisoned) Update(changes []object.Change, held map[object.Key]object.Object) routing.Delta {
+	return spoilAll(p.Graph.Update(changes, held))
+}
+
+func (p poisoned) Try(s scope.Scope, of resource.Name, held map[object.Key]object.Object) *resource.Resource {
+	p.tries.Add(1)
+	r := p.Graph.Try(s, of, held)
+	if r != nil && bytes.Contains(r.Payload, []byte(poison)) {
+		return spoil(r)
+	}
+	return r
 }
 
 func spoilAll(d routing.Delta) routing.Delta {
@@ -111,6 +123,12 @@ func (m *memory) Write(_ context.Context, d status.Document) error {
 	return nil
 }
 
+func (m *memory) forget() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.docs)
+}
+
 func (m *memory) KeepOnly(context.Context, []object.Key) error { return nil }
 
 func (m *memory) Remove(_ context.Context, k object.Key) error {
@@ -123,16 +141,23 @@ func (m *memory) Remove(_ context.Context, k object.Key) error {
 // nobody records nothing.
 type nobody struct{}
 
-func (nobody) Record(pipeline.Batch, routing.Delta) {}
+func (nobody) Record(pipeline.Batch, routing.Delta)                 {}
+func (nobody) Judged(map[object.Key]string, map[resource.Name]bool) {}
 
-// rig is the whole system in one process, but for Envoy.
+// rig is the whole system in one process, but for Envoy. Its controller can be started anew.
 type rig struct {
 	t        *testing.T
+	dir      string
+	streams  string // address, empty before the first controller
+	boots    string // address
 	pipeline *pipeline.Pipeline
 	statuses *memory
+	tries    atomic.Int64 // copies that were made
+	stop     func()       // ends the controller
 	port     int
 	client   *http.Client
 	sequence uint64
+	objects  map[object.Key]object.Object
 }
 
 func must[T any](v T, err error) T {
@@ -142,6 +167,13 @@ func must[T any](v T, err error) T {
 	return v
 }
 
+// The names of who takes part.
+var (
+	td  = must(spiffeid.ParseTrustDomain("cluster.local"))
+	id  = must(spiffeid.Controller(td, release))
+	pod = spiffeid.Pod{Name: "proxy", UID: "uid", Node: "node"}
+)
+
 // start wires controller and proxy over real mutual TLS, and starts an Envoy.
 func start(t *testing.T) *rig {
 	t.Helper()
@@ -149,67 +181,103 @@ func start(t *testing.T) *rig {
 	if path == "" {
 		t.Fatal("AETHER_ENVOY does not name an Envoy: run make component")
 	}
-	dir := t.TempDir()
-	at := func(name string) string { return filepath.Join(dir, name) }
-	r := &rig{t: t, statuses: &memory{docs: map[object.Key]status.Document{}}, client: &http.Client{Timeout: 5 * time.Second}}
+	r := &rig{
+		t: t, dir: t.TempDir(), statuses: &memory{docs: map[object.Key]status.Document{}}, objects: map[object.Key]object.Object{},
+		client: &http.Client{Timeout: 5 * time.Second},
+	}
 	r.port = must(instance.FreeOffset(0))
-	td := must(spiffeid.ParseTrustDomain("cluster.local"))
-	id := must(spiffeid.Controller(td, release))
-
-	authority := must(ca.New(ca.Config{Store: ca.FileStore{Dir: at("ca")}, Publisher: ca.BundleFile{Path: at("ca.crt")}, TrustDomain: td}))
-	w := world.New(world.Config{})
-	statuses := must(status.New(status.Config{Observer: w, Sink: r.statuses}))
-	graph := must(routing.New(routing.Config{ControllerName: "config.aether.io/gateway-controller", ReleaseNamespace: release, Address: "127.0.0.1", PortOffset: uint32(r.port)}))
-	r.pipeline = must(pipeline.New(pipeline.Config{
-		Graph: poisoned{graph}, World: w, Statuses: statuses, Recorder: nobody{},
-	}))
 	token := attest.NewToken()
-	pod := spiffeid.Pod{Name: "proxy", UID: "uid", Node: "node"}
 	if err := errors.Join(
-		attest.WriteTokenFile(at("tokens.json"), []attest.Entry{{Token: token, Identity: attest.Identity{Namespace: release, ServiceAccount: spiffeid.SharedProxyAccount, Pod: pod}}}),
-		os.WriteFile(at("token"), []byte(token.Reveal()), 0o600),
+		attest.WriteTokenFile(r.at("tokens.json"), []attest.Entry{{Token: token, Identity: attest.Identity{Namespace: release, ServiceAccount: spiffeid.SharedProxyAccount, Pod: pod}}}),
+		os.WriteFile(r.at("token"), []byte(token.Reveal()), 0o600),
 	); err != nil {
 		t.Fatal(err)
 	}
-	issuer := must(bootstrap.New(bootstrap.Config{Attester: attest.NewTokenFile(at("tokens.json")), Allow: bootstrap.AllowList{ReleaseNamespace: release}, CA: authority, TrustDomain: td}))
+	r.controller()
+	t.Cleanup(func() { r.stop() })
+	local := must(xds.New(xds.Config{Socket: r.at("xds.sock"), AdminSocket: r.at("admin.sock"), StateDir: r.at("last-good")}))
+	source := must(identity.New(identity.Config{
+		Endpoint: "https://" + r.boots, TokenPath: r.at("token"), BundlePath: r.at("ca.crt"), TrustDomain: td, ServerID: id,
+	}))
+	stream := must(client.New(client.Config{Endpoint: "https://" + r.streams, Identity: source, Applier: local, Scope: scope.SharedPool(), NodeID: pod.Name}))
+	t.Cleanup(r.run(local.Run, source.Run, stream.Run))
+	r.envoy(path, r.dir)
+	return r
+}
+
+func (r *rig) at(name string) string { return filepath.Join(r.dir, name) }
+
+// controller starts a controller that knows what is in its files, at the address of the
+// one before.
+func (r *rig) controller() {
+	authority := must(ca.New(ca.Config{Store: ca.FileStore{Dir: r.at("ca")}, Publisher: ca.BundleFile{Path: r.at("ca.crt")}, TrustDomain: td}))
+	w := world.New(world.Config{})
+	statuses := must(status.New(status.Config{Observer: w, Sink: r.statuses}))
+	graph := must(routing.New(routing.Config{ControllerName: "config.aether.io/gateway-controller", ReleaseNamespace: release, Address: "127.0.0.1", PortOffset: uint32(r.port)}))
+	p := must(pipeline.New(pipeline.Config{
+		Graph: poisoned{graph, &r.tries}, World: w, Statuses: statuses, Recorder: nobody{}, Store: docket.File{Path: r.at("convictions.json")},
+	}))
+	issuer := must(bootstrap.New(bootstrap.Config{Attester: attest.NewTokenFile(r.at("tokens.json")), Allow: bootstrap.AllowList{ReleaseNamespace: release}, CA: authority, TrustDomain: td}))
 	streams := must(server.New(server.Config{
-		TrustDomain: td, Authorizer: server.Rule{TrustDomain: td, ReleaseNamespace: release, Gateways: r.pipeline},
+		TrustDomain: td, Authorizer: server.Rule{TrustDomain: td, ReleaseNamespace: release, Gateways: p},
 		Subscribe: func(ctx context.Context, s scope.Scope, p fleet.Peer, have snapshot.Have, superseded func()) (server.Subscription, error) {
 			return w.Subscribe(ctx, s, p, have, superseded)
 		},
 	}))
-	local := must(xds.New(xds.Config{Socket: at("xds.sock"), AdminSocket: at("admin.sock"), StateDir: at("last-good")}))
-	streamListener, bootListener := must(net.Listen("tcp", "127.0.0.1:0")), must(net.Listen("tcp", "127.0.0.1:0"))
-	source := must(identity.New(identity.Config{
-		Endpoint: "https://" + bootListener.Addr().String(), TokenPath: at("token"), BundlePath: at("ca.crt"), TrustDomain: td, ServerID: id,
-	}))
-	stream := must(client.New(client.Config{Endpoint: "https://" + streamListener.Addr().String(), Identity: source, Applier: local, Scope: scope.SharedPool(), NodeID: pod.Name}))
-
-	r.run(authority.Run)
+	if err := p.Recall(r.t.Context()); err != nil {
+		r.t.Fatal(err)
+	}
+	r.pipeline = p
+	streamListener, bootListener := must(net.Listen("tcp", or(r.streams, "127.0.0.1:0"))), must(net.Listen("tcp", or(r.boots, "127.0.0.1:0")))
+	r.streams, r.boots = streamListener.Addr().String(), bootListener.Addr().String()
+	ready := func(serve func(context.Context) error) func(context.Context) error {
+		return func(ctx context.Context) error {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-authority.Ready():
+				return serve(ctx)
+			}
+		}
+	}
+	r.stop = r.run(authority.Run, w.Run, p.Run, statuses.Run,
+		ready(func(ctx context.Context) error { return issuer.Serve(ctx, bootListener, authority.ServerTLS(id)) }),
+		ready(func(ctx context.Context) error { return streams.Serve(ctx, streamListener, authority.MutualTLS(id)) }),
+	)
 	<-authority.Ready()
-	r.run(w.Run)
-	r.run(r.pipeline.Run)
-	r.run(statuses.Run)
-	r.run(func(ctx context.Context) error { return issuer.Serve(ctx, bootListener, authority.ServerTLS(id)) })
-	r.run(func(ctx context.Context) error { return streams.Serve(ctx, streamListener, authority.MutualTLS(id)) })
-	r.run(local.Run)
-	r.run(source.Run)
-	r.run(stream.Run)
-	r.envoy(path, dir)
-	return r
 }
 
-// run runs a part until the test ends.
-func (r *rig) run(part func(context.Context) error) {
+func or(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+// restart ends the controller, and starts another one that finds these objects edited.
+func (r *rig) restart(edited ...object.Object) {
+	r.t.Helper()
+	r.stop()
+	r.statuses.forget()
+	for _, o := range edited {
+		r.objects[keyOf(o)] = o
+	}
+	r.controller()
+	r.apply(slices.Collect(maps.Values(r.objects))...)
+}
+
+// run runs parts until stop is called.
+func (r *rig) run(parts ...func(context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- part(ctx) }()
-	r.t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
-			r.t.Error(err)
-		}
-	})
+	var running sync.WaitGroup
+	for _, part := range parts {
+		running.Go(func() {
+			if err := part(ctx); err != nil && !errors.Is(err, context.Canceled) {
+				r.t.Error(err)
+			}
+		})
+	}
+	return func() { cancel(); running.Wait() }
 }
 
 func (r *rig) envoy(path, dir string) {
@@ -232,10 +300,14 @@ func (r *rig) apply(objects ...object.Object) {
 	r.sequence++
 	b := pipeline.Batch{Synced: true, Mark: watermark.Mark{Epoch: 1, Positions: map[string]uint64{"all": r.sequence}}, Noticed: time.Now()}
 	for _, o := range objects {
-		k := object.Key{Kind: object.Kind(o.GetObjectKind().GroupVersionKind().Kind), Namespace: o.GetNamespace(), Name: o.GetName()}
-		b.Changes = append(b.Changes, object.Change{Key: k, Object: o})
+		r.objects[keyOf(o)] = o
+		b.Changes = append(b.Changes, object.Change{Key: keyOf(o), Object: o})
 	}
 	r.pipeline.Apply(b)
+}
+
+func keyOf(o object.Object) object.Key {
+	return object.Key{Kind: object.Kind(o.GetObjectKind().GroupVersionKind().Kind), Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
 func decode[T object.Object](into T, text string) T {
@@ -346,4 +418,33 @@ func (r *rig) programmed(name string) string {
 func (r *rig) conditionBecomes(name, want string) {
 	r.t.Helper()
 	r.eventually(name+"'s Programmed", want, func() string { return r.programmed(name) })
+}
+
+// watch asks all of the routes again and again until stop is called, which returns what
+// was answered that is not 200.
+func (r *rig) watch(names ...string) (stop func() []string) {
+	done := make(chan struct{})
+	var asking sync.WaitGroup
+	var mu sync.Mutex
+	var bad []string
+	for worker := range 2 {
+		asking.Go(func() {
+			tick := time.NewTicker(2 * time.Millisecond)
+			defer tick.Stop()
+			for i := worker; ; i++ {
+				select {
+				case <-done:
+					return
+				case <-tick.C:
+				}
+				name := names[i%len(names)]
+				if got := r.get(name + ".example.com"); !strings.HasPrefix(got, "200 ") {
+					mu.Lock()
+					bad = append(bad, name+": "+got)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	return func() []string { close(done); asking.Wait(); return bad }
 }

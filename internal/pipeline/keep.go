@@ -1,0 +1,61 @@
+package pipeline
+
+import (
+	"context"
+	"time"
+
+	"aether.io/aether/internal/logkey"
+)
+
+// Recall takes up the convictions that an earlier process left in the store. It comes
+// before the first Apply. What can be used of them is used also with an error, which is
+// for people: its price is that what was convicted is searched for once more, and left
+// out where no earlier version of it is known.
+func (p *Pipeline) Recall(ctx context.Context) error {
+	if p.c.Store == nil {
+		return nil
+	}
+	convicted, err := p.c.Store.Load(ctx)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.kept = convicted
+	p.court.Recall(convicted)
+	return err
+}
+
+// keep saves who is convicted whenever that has changed, until ctx is done. Nothing waits
+// for it.
+func (p *Pipeline) keep(ctx context.Context) {
+	if p.c.Store == nil {
+		return
+	}
+	retry := time.NewTimer(time.Hour)
+	defer retry.Stop()
+	told := ""
+	// Exits: ctx is done.
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.unsaved:
+		case <-retry.C:
+		}
+		p.mu.Lock()
+		convicted := p.kept
+		p.mu.Unlock()
+		retry.Stop()
+		err := p.c.Store.Save(ctx, convicted)
+		if err == nil {
+			told = ""
+			continue
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if told != err.Error() { // the same is told once, not with each try
+			told = err.Error()
+			p.c.Log.Error("save which objects are quarantined; will retry", logkey.Error, err, logkey.Wait, p.c.Retry)
+		}
+		retry.Reset(p.c.Retry)
+	}
+}
