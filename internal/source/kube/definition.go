@@ -1,0 +1,147 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/gateway-api/pkg/consts"
+
+	"aether.io/aether/internal/source"
+)
+
+// definitions follows which of our kinds the API server knows: a definition can be
+// missing, of another version, come later or go. It implements cache.ReflectorStore.
+type definitions struct {
+	kinds  map[string]kind // by the definition's name
+	intake *intake
+	start  func(kind)      // begins to follow a kind
+	stop   func(kind)      // ends it; what is known stays
+	served map[string]bool // definitions whose kind is followed
+	listed bool            // once
+}
+
+var _ cache.ReflectorStore = (*definitions)(nil)
+
+func (d *definitions) Add(o any) error { return d.Update(o) }
+
+func (d *definitions) Update(o any) error {
+	def, ok := o.(*apiextensionsv1.CustomResourceDefinition)
+	if !ok {
+		return fmt.Errorf("%T came where a CustomResourceDefinition was expected", o)
+	}
+	k, ours := d.kinds[def.Name]
+	if !ours {
+		return nil
+	}
+	switch why := unusable(def, k); {
+	case why == "" && !d.served[def.Name]:
+		d.served[def.Name] = true
+		d.intake.report(about(def.Name), source.Warning, mismatch(def))
+		d.intake.expect(k.Name)
+		d.start(k)
+	case why == "":
+		d.intake.report(about(def.Name), source.Warning, mismatch(def))
+	case d.served[def.Name]:
+		d.gone(k, why)
+	default:
+		d.intake.report(about(def.Name), source.Refused, why)
+	}
+	return nil
+}
+
+func (d *definitions) Delete(o any) error {
+	def, ok := o.(*apiextensionsv1.CustomResourceDefinition)
+	if !ok {
+		return fmt.Errorf("%T came where a CustomResourceDefinition was expected", o)
+	}
+	if k, ours := d.kinds[def.Name]; ours {
+		d.gone(k, "is not installed any more")
+	}
+	return nil
+}
+
+// Replace takes in the whole list. After the first it is known which kinds exist.
+func (d *definitions) Replace(list []any, _ string) error {
+	missing := maps.Clone(d.kinds)
+	for _, o := range list {
+		if err := d.Update(o); err != nil {
+			return err
+		}
+		if def, ok := o.(*apiextensionsv1.CustomResourceDefinition); ok {
+			delete(missing, def.Name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(missing)) {
+		d.gone(missing[name], "is not installed")
+	}
+	if !d.listed {
+		d.listed = true
+		d.intake.complete()
+	}
+	return nil
+}
+
+func (d *definitions) Resync() error { return nil }
+
+// gone stops following a kind. What was known of its objects stays in effect, stale: that
+// somebody removes a definition must not take traffic down.
+func (d *definitions) gone(k kind, why string) {
+	if d.served[k.definition()] {
+		delete(d.served, k.definition())
+		d.stop(k)
+		why += "; what was last known of its objects stays in effect"
+	}
+	d.intake.forget(k.Name)
+	d.intake.report(about(k.definition()), source.Refused, why)
+}
+
+func about(definition string) string { return "CustomResourceDefinition/" + definition }
+
+// unusable is why a kind cannot be followed by its definition; empty: it can.
+func unusable(def *apiextensionsv1.CustomResourceDefinition, k kind) string {
+	if def.DeletionTimestamp != nil {
+		return "is being deleted"
+	}
+	established := slices.ContainsFunc(def.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
+		return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
+	})
+	if !established {
+		return "is not established yet"
+	}
+	var served []string
+	for _, v := range def.Spec.Versions {
+		if v.Served {
+			served = append(served, v.Name)
+		}
+	}
+	if !slices.Contains(served, k.Resource.Version) {
+		return fmt.Sprintf("serves versions %s, want %s: another release of it is installed", strings.Join(served, ", "), k.Resource.Version)
+	}
+	return ""
+}
+
+// mismatch is what to say of a definition that can be used, but is of another release of
+// the Gateway API than the one whose meaning is implemented; empty: nothing.
+func mismatch(def *apiextensionsv1.CustomResourceDefinition) string {
+	is := def.Annotations[consts.BundleVersionAnnotation]
+	if is == "" || is == consts.BundleVersion {
+		return ""
+	}
+	return fmt.Sprintf("is of Gateway API %s; what is served is what %s means, and fields that one of them lacks are not there", is, consts.BundleVersion)
+}
+
+// watchDefinitions follows the definitions until ctx is done.
+func (s *Source) watchDefinitions(ctx context.Context, d *definitions) error {
+	client, err := s.client(apiextensionsv1.SchemeGroupVersion, false)
+	if err != nil {
+		return fmt.Errorf("watch definitions: %w", err)
+	}
+	all := kind{Name: "CustomResourceDefinition", Resource: apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")}
+	lw := listWatch(client, all.Resource.Resource, nil, func(err error) { s.hear(all, err) })
+	return s.reflect(ctx, lw, &apiextensionsv1.CustomResourceDefinition{}, d)
+}

@@ -1,0 +1,175 @@
+package kube
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"aether.io/aether/internal/object"
+	"aether.io/aether/internal/source"
+	"aether.io/aether/internal/watermark"
+)
+
+// intake gathers what all mirrors saw until it is collected. It is bounded by the number
+// of objects: of several changes to one key only the last is kept.
+type intake struct {
+	now  func() time.Time
+	wake chan struct{} // capacity 1: there is something to collect
+
+	mu        sync.Mutex // guards what follows
+	epoch     uint64
+	positions map[string]uint64
+	fresh     map[object.Kind]time.Time // when each kind was last heard of
+	awaited   map[object.Kind]bool      // exist, and have not been listed yet
+	ready     bool                      // which kinds exist is known
+	changes   map[object.Key]object.Change
+	problems  map[string]source.Problem // by what they are about
+	told      bool                      // problems are as they were handed out
+	synced    bool                      // a complete batch was handed out
+	moved     bool                      // positions are ahead of those handed out
+	noticed   time.Time                 // when the first of what waits came
+}
+
+func newIntake(epoch uint64, now func() time.Time) *intake {
+	return &intake{
+		now: now, wake: make(chan struct{}, 1), epoch: epoch, positions: map[string]uint64{}, fresh: map[object.Kind]time.Time{},
+		awaited: map[object.Kind]bool{}, changes: map[object.Key]object.Change{}, problems: map[string]source.Problem{}, told: true,
+	}
+}
+
+// take adds changes that were seen at a position.
+func (in *intake) take(resource, at string, changes []object.Change) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.add(resource, at, changes)
+}
+
+// listed adds what a list differs in. From then on the kind is complete.
+func (in *intake) listed(k object.Kind, resource, at string, changes []object.Change) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.add(resource, at, changes)
+	if in.awaited[k] {
+		delete(in.awaited, k)
+		in.poke()
+	}
+}
+
+func (in *intake) add(resource, at string, changes []object.Change) {
+	if to := position(at); to > in.positions[resource] {
+		in.positions[resource], in.moved = to, true
+	}
+	for _, c := range changes {
+		in.changes[c.Key] = c
+	}
+	if len(changes) > 0 {
+		in.poke()
+	}
+}
+
+// expect says that a kind exists and will be listed.
+func (in *intake) expect(k object.Kind) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.awaited[k] = true
+}
+
+// forget says that a kind is not waited for: it does not exist, or no more.
+func (in *intake) forget(k object.Kind) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	delete(in.awaited, k)
+	in.poke()
+}
+
+// complete says that all kinds that exist were expected.
+func (in *intake) complete() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.ready = true
+	in.poke()
+}
+
+// heard notes that the API answered about a kind.
+func (in *intake) heard(k object.Kind) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.fresh[k] = in.now()
+}
+
+// silence says that a kind is followed no more, so nothing is to be heard of it.
+func (in *intake) silence(k object.Kind) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	delete(in.fresh, k)
+}
+
+// freshness is how long ago each kind was heard of.
+func (in *intake) freshness() map[object.Kind]time.Duration {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	out := make(map[object.Kind]time.Duration, len(in.fresh))
+	for k, at := range in.fresh {
+		out[k] = in.now().Sub(at)
+	}
+	return out
+}
+
+// report sets what is wrong with about; nothing if the message is empty. It reports
+// whether that is news.
+func (in *intake) report(about string, s source.Severity, message string) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	old, known := in.problems[about]
+	switch {
+	case message == "" && !known, known && old.Message == message && old.Severity == s:
+		return false
+	case message == "":
+		delete(in.problems, about)
+	default:
+		p := source.Problem{Severity: s, Object: about, Message: message, Since: in.now()}
+		if known {
+			p.Since = old.Since
+		}
+		in.problems[about] = p
+	}
+	in.told = false
+	in.poke()
+	return true
+}
+
+// collect returns what has come since it was last called, nil if nothing has; a batch
+// without changes is about problems or moves the position. Before every kind that exists
+// was listed once it returns problems and no changes: a part of the objects is not a
+// configuration.
+func (in *intake) collect() *source.Batch {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	complete := in.synced || in.ready && len(in.awaited) == 0
+	if in.told && (!complete || in.synced && !in.moved && len(in.changes) == 0) {
+		return nil
+	}
+	b := &source.Batch{Synced: complete, Noticed: in.noticed}
+	b.Problems = slices.SortedFunc(maps.Values(in.problems), func(a, b source.Problem) int { return strings.Compare(a.String(), b.String()) })
+	if complete {
+		b.Mark = watermark.Mark{Epoch: in.epoch, Positions: maps.Clone(in.positions)}
+		b.Changes = slices.SortedFunc(maps.Values(in.changes), func(a, b object.Change) int { return a.Key.Compare(b.Key) })
+		clear(in.changes)
+		in.moved = false
+	}
+	in.told, in.synced, in.noticed = true, complete, time.Time{}
+	return b
+}
+
+// poke wakes the collector. The caller holds mu.
+func (in *intake) poke() {
+	if in.noticed.IsZero() {
+		in.noticed = in.now()
+	}
+	select {
+	case in.wake <- struct{}{}:
+	default: // a wake-up is pending and will see this too
+	}
+}

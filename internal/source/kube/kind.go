@@ -1,0 +1,146 @@
+package kube
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	configv1 "aether.io/aether/api/config/v1"
+	"aether.io/aether/internal/object"
+	"aether.io/aether/internal/routing/trust"
+)
+
+// kind is how objects of one kind are read.
+type kind struct {
+	Name     object.Kind
+	Resource schema.GroupVersionResource
+	New      func() object.Object
+	// Selector leaves objects out that can never be meant.
+	Selector fields.Selector
+	// Trim takes from an object of which we are the only owner what nothing reads, so that
+	// it is not kept. What all kinds have is taken from them anyway.
+	Trim func(object.Object)
+}
+
+// custom reports whether the kind is defined by a CustomResourceDefinition, which need
+// not be there.
+func (k kind) custom() bool {
+	return k.Resource.Group == gatewayv1.GroupName || k.Resource.Group == configv1.GroupName
+}
+
+// definition is the name of the kind's CustomResourceDefinition.
+func (k kind) definition() string { return k.Resource.GroupResource().String() }
+
+// kinds is every kind that is read, in the order of object.Kinds.
+func kinds() []kind {
+	gateway := func(resource string) schema.GroupVersionResource {
+		return schema.GroupVersion(gatewayv1.GroupVersion).WithResource(resource)
+	}
+	own := func(resource string) schema.GroupVersionResource {
+		return configv1.GroupVersion().WithResource(resource)
+	}
+	core := func(resource string) schema.GroupVersionResource {
+		return corev1.SchemeGroupVersion.WithResource(resource)
+	}
+	return []kind{
+		{Name: object.Namespace, Resource: core("namespaces"), New: func() object.Object { return &corev1.Namespace{} }, Trim: trimNamespace},
+		{Name: object.GatewayClass, Resource: gateway("gatewayclasses"), New: func() object.Object { return &gatewayv1.GatewayClass{} }, Trim: trimGatewayClass},
+		{Name: object.GatewayParameters, Resource: own("gatewayparameters"), New: func() object.Object { return &configv1.GatewayParameters{} }},
+		{Name: object.MeshConfig, Resource: own("meshconfigs"), New: func() object.Object { return &configv1.MeshConfig{} }, Trim: trimMeshConfig},
+		{Name: object.ReferenceGrant, Resource: gateway("referencegrants"), New: func() object.Object { return &gatewayv1.ReferenceGrant{} }},
+		{
+			Name: object.Secret, Resource: core("secrets"), New: func() object.Object { return &corev1.Secret{} }, Trim: trimSecret,
+			// Neither holds a certificate, and both can be many and large.
+			Selector: fields.AndSelectors(
+				fields.OneTermNotEqualSelector("type", string(corev1.SecretTypeServiceAccountToken)),
+				fields.OneTermNotEqualSelector("type", "helm.sh/release.v1"),
+			),
+		},
+		{Name: object.ConfigMap, Resource: core("configmaps"), New: func() object.Object { return &corev1.ConfigMap{} }, Trim: trimConfigMap},
+		{Name: object.BackendTLSPolicy, Resource: gateway("backendtlspolicies"), New: func() object.Object { return &gatewayv1.BackendTLSPolicy{} }, Trim: trimBackendTLSPolicy},
+		{Name: object.Service, Resource: core("services"), New: func() object.Object { return &corev1.Service{} }, Trim: trimService},
+		{Name: object.EndpointSlice, Resource: discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), New: func() object.Object { return &discoveryv1.EndpointSlice{} }, Trim: trimEndpointSlice},
+		{Name: object.Gateway, Resource: gateway("gateways"), New: func() object.Object { return &gatewayv1.Gateway{} }, Trim: trimGateway},
+		{Name: object.ListenerSet, Resource: gateway("listenersets"), New: func() object.Object { return &gatewayv1.ListenerSet{} }, Trim: trimListenerSet},
+		{Name: object.HTTPRoute, Resource: gateway("httproutes"), New: func() object.Object { return &gatewayv1.HTTPRoute{} }, Trim: trimHTTPRoute},
+	}
+}
+
+// newScheme is the types of all kinds.
+func newScheme() *runtime.Scheme {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, discoveryv1.AddToScheme, gatewayv1.Install, configv1.AddToScheme} {
+		utilruntime.Must(add(s)) // fails only if two types of one name are compiled in
+	}
+	return s
+}
+
+// Statuses are written by us or by others, and read by whoever writes them, from the
+// API: what proxies serve does not depend on them.
+
+func trimNamespace(o object.Object) {
+	n := o.(*corev1.Namespace)
+	n.Spec, n.Status = corev1.NamespaceSpec{}, corev1.NamespaceStatus{}
+}
+
+func trimGatewayClass(o object.Object) {
+	o.(*gatewayv1.GatewayClass).Status = gatewayv1.GatewayClassStatus{}
+}
+
+func trimMeshConfig(o object.Object) { o.(*configv1.MeshConfig).Status = configv1.MeshConfigStatus{} }
+
+func trimBackendTLSPolicy(o object.Object) {
+	o.(*gatewayv1.BackendTLSPolicy).Status = gatewayv1.PolicyStatus{}
+}
+
+func trimGateway(o object.Object) { o.(*gatewayv1.Gateway).Status = gatewayv1.GatewayStatus{} }
+
+func trimListenerSet(o object.Object) {
+	o.(*gatewayv1.ListenerSet).Status = gatewayv1.ListenerSetStatus{}
+}
+
+func trimHTTPRoute(o object.Object) { o.(*gatewayv1.HTTPRoute).Status = gatewayv1.HTTPRouteStatus{} }
+
+func trimService(o object.Object) { o.(*corev1.Service).Status = corev1.ServiceStatus{} }
+
+// trimEndpointSlice leaves addresses, ports and conditions.
+func trimEndpointSlice(o object.Object) {
+	for i := range o.(*discoveryv1.EndpointSlice).Endpoints {
+		e := &o.(*discoveryv1.EndpointSlice).Endpoints[i]
+		e.Hostname, e.TargetRef, e.DeprecatedTopology, e.NodeName, e.Zone, e.Hints = nil, nil, nil, nil, nil, nil
+	}
+}
+
+// authorities is the key under which Secrets and ConfigMaps hold certificate authorities.
+const authorities = trust.Key
+
+// trimSecret leaves certificates, their keys and authorities: other secrets are none of
+// our business and are not kept.
+func trimSecret(o object.Object) {
+	s := o.(*corev1.Secret)
+	kept := map[string][]byte{}
+	for _, key := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey, authorities} {
+		if value, has := s.Data[key]; has {
+			kept[key] = value
+		}
+	}
+	s.Data, s.StringData = kept, nil
+}
+
+// trimConfigMap leaves authorities.
+func trimConfigMap(o object.Object) {
+	m := o.(*corev1.ConfigMap)
+	text, isText := m.Data[authorities]
+	binary, isBinary := m.BinaryData[authorities]
+	m.Data, m.BinaryData = nil, nil
+	if isText {
+		m.Data = map[string]string{authorities: text}
+	}
+	if isBinary {
+		m.BinaryData = map[string][]byte{authorities: binary}
+	}
+}

@@ -1,0 +1,165 @@
+package kube
+
+import (
+	"fmt"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/client-go/tools/cache"
+
+	"aether.io/aether/internal/object"
+	"aether.io/aether/internal/source"
+	"aether.io/aether/internal/source/material"
+)
+
+// mirror is the last known objects of one kind. A reflector fills it; what differs goes
+// on to the intake. It has one user at a time, the reflector.
+type mirror struct {
+	kind    kind
+	intake  *intake
+	objects map[object.Key]object.Object // as the API has them
+	// behind is what is in effect of objects that are not admitted as they are now; nil:
+	// nothing was ever.
+	behind map[object.Key]object.Object
+}
+
+var (
+	_ cache.ReflectorStore         = (*mirror)(nil)
+	_ cache.ReflectorBookmarkStore = (*mirror)(nil)
+)
+
+func newMirror(k kind, in *intake) *mirror {
+	return &mirror{kind: k, intake: in, objects: map[object.Key]object.Object{}, behind: map[object.Key]object.Object{}}
+}
+
+// Add takes in an object that is new, or that is new to us.
+func (m *mirror) Add(o any) error { return m.Update(o) }
+
+// Update takes in an object's newest version.
+func (m *mirror) Update(o any) error {
+	obj, err := m.own(o)
+	if err != nil {
+		return err
+	}
+	at := obj.GetResourceVersion()
+	m.intake.take(m.kind.Resource.GroupResource().String(), at, m.set(nil, obj))
+	return nil
+}
+
+// Delete takes out an object.
+func (m *mirror) Delete(o any) error {
+	obj, err := m.own(o)
+	if err != nil {
+		return err
+	}
+	m.intake.take(m.kind.Resource.GroupResource().String(), obj.GetResourceVersion(), []object.Change{m.drop(m.key(obj))})
+	return nil
+}
+
+// Replace takes in a whole list, read at a position.
+func (m *mirror) Replace(list []any, at string) error {
+	var changes []object.Change
+	there := make(map[object.Key]bool, len(list))
+	for _, o := range list {
+		obj, err := m.own(o)
+		if err != nil {
+			return err
+		}
+		there[m.key(obj)] = true
+		changes = m.set(changes, obj)
+	}
+	for k := range m.objects {
+		if !there[k] {
+			changes = append(changes, m.drop(k))
+		}
+	}
+	m.intake.listed(m.kind.Name, m.kind.Resource.GroupResource().String(), at, changes)
+	return nil
+}
+
+// Bookmark moves on to a position up to which nothing else has changed.
+func (m *mirror) Bookmark(at string) error {
+	m.intake.take(m.kind.Resource.GroupResource().String(), at, nil)
+	return nil
+}
+
+// Resync does nothing: what has been taken in is taken in.
+func (m *mirror) Resync() error { return nil }
+
+// set keeps an object and adds a change to changes if it differs in anything that is
+// read: most updates are of statuses. What nobody could use does not replace what is in
+// effect (ADR 0016).
+func (m *mirror) set(changes []object.Change, o object.Object) []object.Change {
+	k := m.key(o)
+	old, known := m.objects[k]
+	m.objects[k] = o
+	if known && same(old, o) {
+		return changes
+	}
+	why := material.Problem(o)
+	m.intake.report(k.String(), source.Refused, why)
+	if why == "" {
+		delete(m.behind, k)
+		return append(changes, object.Change{Key: k, Object: o})
+	}
+	if _, already := m.behind[k]; !already {
+		m.behind[k] = old
+	}
+	return append(changes, object.Change{Key: k, Object: m.behind[k], Refused: why})
+}
+
+// drop forgets an object.
+func (m *mirror) drop(k object.Key) object.Change {
+	delete(m.objects, k)
+	if _, was := m.behind[k]; was {
+		delete(m.behind, k)
+		m.intake.report(k.String(), "", "")
+	}
+	return object.Change{Key: k}
+}
+
+func (m *mirror) key(o object.Object) object.Key {
+	return object.Key{Kind: m.kind.Name, Namespace: o.GetNamespace(), Name: o.GetName()}
+}
+
+// own takes an object over from the reflector, which keeps none, and drops what nothing
+// reads. A kind is set as a manifest has it; decoders leave it empty.
+func (m *mirror) own(o any) (object.Object, error) {
+	obj, ok := o.(object.Object)
+	if !ok {
+		return nil, fmt.Errorf("%T came where %s was expected", o, m.kind.Name)
+	}
+	obj.SetManagedFields(nil)
+	if a := obj.GetAnnotations(); a[corev1.LastAppliedConfigAnnotation] != "" {
+		delete(a, corev1.LastAppliedConfigAnnotation)
+	}
+	if m.kind.Trim != nil {
+		m.kind.Trim(obj)
+	}
+	obj.GetObjectKind().SetGroupVersionKind(m.kind.Resource.GroupVersion().WithKind(string(m.kind.Name)))
+	return obj, nil
+}
+
+// same reports whether two versions of an object differ in nothing but their version. The
+// version of b is put back before it returns; neither has left this goroutine's hands as
+// far as b is concerned.
+func same(a, b object.Object) bool {
+	if a.GetUID() != b.GetUID() || a.GetGeneration() != b.GetGeneration() {
+		return false
+	}
+	version := b.GetResourceVersion()
+	b.SetResourceVersion(a.GetResourceVersion())
+	defer b.SetResourceVersion(version)
+	return equality.Semantic.DeepEqual(a, b)
+}
+
+// position is a resourceVersion as a number, 0 if it is none: they are comparable within
+// a resource type (KEP-5504).
+func position(resourceVersion string) uint64 {
+	n, err := strconv.ParseUint(resourceVersion, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}

@@ -1,0 +1,142 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"aether.io/aether/internal/logkey"
+	"aether.io/aether/internal/source"
+)
+
+const (
+	listTimeout = time.Minute            // for one page of a list
+	minBackoff  = 250 * time.Millisecond // before a list or watch that failed is tried again, doubled
+	maxBackoff  = 30 * time.Second       // with each failure up to this
+)
+
+// follow keeps a kind's mirror up to date until ctx is done.
+func (s *Source) follow(ctx context.Context, k kind, into *mirror) error {
+	client, err := s.client(k.Resource.GroupVersion(), k.custom())
+	if err != nil {
+		return fmt.Errorf("watch %s: %w", k.Resource.GroupResource(), err)
+	}
+	lw := listWatch(client, k.Resource.Resource, k.Selector, func(err error) { s.hear(k, err) })
+	return s.reflect(ctx, lw, k.New(), into)
+}
+
+// reflect lists and watches until ctx is done. A watch that ends in the usual way is taken
+// up again at once where it ended; one that did not last is after a pause, and listed anew
+// if need be.
+func (s *Source) reflect(ctx context.Context, lw *cache.ListWatch, of runtime.Object, into cache.ReflectorStore) error {
+	reflector := cache.NewReflectorWithOptions(lw, of, into, cache.ReflectorOptions{Name: "aether"})
+	pause := minBackoff
+	// Exits: ctx is done.
+	for {
+		started := time.Now()
+		// What goes wrong was told where it did: most of it the reflector retries by itself.
+		_ = reflector.ListAndWatchWithContext(ctx)
+		if time.Since(started) > maxBackoff {
+			pause = minBackoff
+		}
+		if err := sleep(ctx, pause/2+rand.N(pause/2)); err != nil {
+			return err
+		}
+		pause = min(2*pause, maxBackoff)
+	}
+}
+
+// hear notes what the API answers about a kind.
+func (s *Source) hear(k kind, err error) {
+	if err == nil {
+		s.intake.heard(k.Name)
+		s.intake.report(k.definition(), "", "")
+		return
+	}
+	if s.intake.report(k.definition(), source.Warning, fmt.Sprintf("cannot be followed: %v", err)) {
+		s.log.Warn("watch; will retry", logkey.Type, k.definition(), logkey.Error, err)
+	}
+}
+
+// client is a client of one group and version, in the form that costs least.
+func (s *Source) client(gv schema.GroupVersion, custom bool) (rest.Interface, error) {
+	c := rest.CopyConfig(s.config)
+	c.GroupVersion = &gv
+	c.APIPath = "/apis"
+	if gv.Group == "" {
+		c.APIPath = "/api"
+	}
+	c.NegotiatedSerializer = serializer.NewCodecFactory(s.scheme).WithoutConversion()
+	c.ContentType = runtime.ContentTypeJSON
+	if !custom { // the API server serves no other objects so
+		c.ContentType = runtime.ContentTypeProtobuf
+		c.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	}
+	return rest.RESTClientFor(c)
+}
+
+// listWatch lists and watches a resource, and calls answered with each answer of the API.
+func listWatch(client rest.Interface, resource string, selector fields.Selector, answered func(error)) *cache.ListWatch {
+	if selector == nil {
+		selector = fields.Everything()
+	}
+	request := func(o metav1.ListOptions) *rest.Request {
+		o.FieldSelector = selector.String()
+		return client.Get().Resource(resource).VersionedParams(&o, metav1.ParameterCodec)
+	}
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			ctx, cancel := context.WithTimeout(ctx, listTimeout)
+			defer cancel()
+			list, err := request(o).Do(ctx).Get()
+			answered(ignoreExpired(err))
+			return list, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.Watch = true
+			w, err := request(o).Watch(ctx)
+			answered(ignoreExpired(err))
+			if err != nil {
+				return nil, err
+			}
+			return watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
+				if e.Type != watch.Error {
+					answered(nil)
+				}
+				return e, true
+			}), nil
+		},
+	}
+}
+
+// ignoreExpired returns nil for an answer by which the API asks for a new list, which is
+// part of the protocol.
+func ignoreExpired(err error) error {
+	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+		return nil
+	}
+	return err
+}
+
+// sleep waits for d, or less if ctx is done, which it returns as an error.
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
