@@ -1,0 +1,159 @@
+// Package node knows how containerd, kubelet and kube-proxy are started in a machine to
+// make it a node of the cluster. It writes their files and says their command lines; it
+// starts nothing.
+//
+// The settings are those of a small machine without systemd and without the privilege to
+// lower a process's OOM score: see the comments.
+package node
+
+import (
+	"embed"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/template"
+
+	"aether.io/aether/test/cluster/machine"
+	"aether.io/aether/test/cluster/pki"
+	"aether.io/aether/test/cluster/supervise"
+)
+
+// SandboxImage is the image of what holds a pod's namespaces; it must be imported.
+const SandboxImage = "aether.test/pause:1"
+
+// plugins are the CNI plugins that pods' networks are made with, and where Debian has them.
+var plugins = []string{"loopback", "ptp", "host-local"}
+
+const pluginDir = "/usr/lib/cni"
+
+//go:embed files
+var files embed.FS
+
+// Config is what a node is made from.
+type Config struct {
+	Machine   machine.Machine
+	Program   string // the file with all programs of Kubernetes
+	Authority *pki.Authority
+	Server    string // the API server's URL
+
+	Name    string
+	Address netip.Addr
+	Pods    netip.Prefix // the addresses of its pods
+	AllPods netip.Prefix // those of all nodes' pods
+	DNS     netip.Addr   // the cluster's name server
+}
+
+// values is what the files name.
+type values struct {
+	Config
+	Group, CA, Cert, Key, SandboxImage string
+}
+
+// Commands writes the files and returns what is to run in the machine.
+func Commands(c Config) ([]supervise.Command, error) {
+	commands, err := c.commands()
+	if err != nil {
+		return nil, fmt.Errorf("prepare node %s: %w", c.Name, err)
+	}
+	return commands, nil
+}
+
+func (c Config) commands() ([]supervise.Command, error) {
+	// Who the kubelet is decides what the API server lets it read and write.
+	subject := pki.Subject{CommonName: "system:node:" + c.Name, Organizations: []string{"system:nodes"}, Hosts: []string{c.Name, c.Address.String()}}
+	pair, err := c.Authority.Issue(c.Name, subject)
+	if err != nil {
+		return nil, err
+	}
+	conf := filepath.Join(c.Machine.Dir(), "conf")
+	if err := os.MkdirAll(conf, 0o700); err != nil {
+		return nil, err
+	}
+	kubelet, proxy := filepath.Join(conf, "kubelet.kubeconfig"), filepath.Join(conf, "kube-proxy.kubeconfig")
+	if err := c.Authority.Kubeconfig(kubelet, c.Name, c.Server, subject); err != nil {
+		return nil, err
+	}
+	if err := c.Authority.Kubeconfig(proxy, "kube-proxy", c.Server, pki.Subject{CommonName: "system:kube-proxy"}); err != nil {
+		return nil, err
+	}
+	v := values{Config: c, Group: c.Machine.Group(), CA: c.Authority.Pair().CertFile, Cert: pair.CertFile, Key: pair.KeyFile, SandboxImage: SandboxImage}
+	for name, target := range map[string]string{
+		"containerd.toml": filepath.Join(conf, "containerd.toml"),
+		"kubelet.yaml":    filepath.Join(conf, "kubelet.yaml"),
+		"kube-proxy.yaml": filepath.Join(conf, "kube-proxy.yaml"),
+		"resolv.conf":     c.Machine.Overlay("/etc/resolv.conf"),
+		"pods.conflist":   c.Machine.Overlay("/etc/cni/net.d/10-pods.conflist"),
+	} {
+		if err := render(name, target, v); err != nil {
+			return nil, err
+		}
+	}
+	for _, p := range plugins {
+		if err := copyProgram(filepath.Join(pluginDir, p), filepath.Join(c.Machine.Overlay("/opt/cni/bin"), p)); err != nil {
+			return nil, err
+		}
+	}
+	// They run runc, mount, nft and the like, whatever the caller's path is.
+	env := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+	return []supervise.Command{
+		{Name: "containerd", Env: env, Args: []string{"containerd", "--config", filepath.Join(conf, "containerd.toml")}},
+		{Name: "kubelet", Env: env, Args: []string{
+			c.Program, "kubelet",
+			"--config=" + filepath.Join(conf, "kubelet.yaml"),
+			"--kubeconfig=" + kubelet,
+			"--hostname-override=" + c.Name,
+			"--node-ip=" + c.Address.String(),
+		}},
+		{Name: "kube-proxy", Env: env, Args: []string{c.Program, "kube-proxy", "--config=" + filepath.Join(conf, "kube-proxy.yaml")}},
+	}, nil
+}
+
+// render replaces a file only if it would be another: a machine that runs sees it.
+func render(name, target string, v values) error {
+	t, err := template.New(name).Option("missingkey=error").ParseFS(files, "files/"+name)
+	if err != nil {
+		return err
+	}
+	var text strings.Builder
+	if err := t.Execute(&text, v); err != nil {
+		return err
+	}
+	if old, err := os.ReadFile(target); err == nil && string(old) == text.String() {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(target, []byte(text.String()), 0o644)
+}
+
+// copyProgram copies a file that is not there yet.
+func copyProgram(from, to string) error {
+	if _, err := os.Stat(to); err == nil {
+		return nil
+	}
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	tmp := to + ".new"
+	out, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o755)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		_ = out.Close()
+		return err
+	}
+	if err := out.Close(); err != nil {
+		return err
+	}
+	return os.Rename(tmp, to)
+}
