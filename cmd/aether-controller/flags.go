@@ -50,11 +50,11 @@ func (f *flags) register(cmd *cobra.Command) {
 	s.DurationVar(&f.svidTTL, "discovery-svid-ttl", 24*time.Hour, "lifetime of SVIDs and server certificates; renewed at about half")
 	s.StringVar(&f.trustDomain, "discovery-trust-domain", "cluster.local", "trust domain; must match the proxies'")
 	s.DurationVar(&f.ackDeadline, "ack-deadline", 30*time.Second, "after which a proxy that has not answered is a laggard")
-	s.BoolVar(&f.system.OTelEnabled, "otel-enabled", false, "system config: telemetry of components")
-	s.StringVar(&f.system.OTelEndpoint, "otlp-endpoint", "", "system config: OTLP collector, host:port; empty: none")
-	s.BoolVar(&f.system.OTelLogs, "logs-enabled", false, "system config: logs by OTLP; what access logs inherit")
-	s.Float64Var(&f.system.TraceSampleRate, "trace-sample-rate", 0.1, "system config: fraction of requests that are traced, 0..1")
-	s.BoolVar(&f.system.TraceExport, "trace-export", false, "system config: export traces")
+	s.BoolVar(&f.system.OTelEnabled, "otel-enabled", false, "what a MeshConfig inherits: telemetry of Aether's components")
+	s.StringVar(&f.system.OTelEndpoint, "otlp-endpoint", "", "what a MeshConfig inherits: OTLP collector, host:port; empty: none")
+	s.BoolVar(&f.system.OTelLogs, "logs-enabled", false, "what a MeshConfig inherits: logs by OTLP, access logs with them")
+	s.Float64Var(&f.system.TraceSampleRate, "trace-sample-rate", 0.1, "what a MeshConfig inherits: fraction of requests that are traced, 0..1")
+	s.BoolVar(&f.system.TraceExport, "trace-export", false, "what a MeshConfig inherits: traces by OTLP")
 	s.BoolVar(&f.debug, "debug", false, "log what is of use only to a developer")
 	for _, name := range []string{"directory", "state-dir", "stream-fd", "bootstrap-fd"} {
 		if err := cmd.MarkFlagRequired(name); err != nil {

@@ -1,8 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +24,7 @@ const mostNamed = 5
 // problems is what is wrong with the manifests and with the controller itself at present.
 // New ones are told once.
 type problems struct {
+	dir     string // of the manifests
 	moments *journal.Journal
 	log     *slog.Logger
 
@@ -50,7 +56,36 @@ func (p *problems) set(list []source.Problem) {
 		p.moments.Add(time.Now(), journal.Unread, notRead(unread), unread)
 		p.log.Info("documents are not read", logkey.Count, len(unread), logkey.File, unread[0].File, logkey.Reason, unread[0].Message)
 	}
+	for _, file := range mended(p.manifest, list) {
+		text := "is read again"
+		if _, err := os.Lstat(filepath.Join(p.dir, file)); errors.Is(err, fs.ErrNotExist) {
+			text = "is gone, and what was wrong with it"
+		}
+		if file == "" {
+			file = "the directory"
+		}
+		p.moments.Add(time.Now(), journal.Mended, file+" "+text, nil)
+		p.log.Info("nothing is wrong with a manifest any more", logkey.File, file)
+	}
 	p.manifest = list
+}
+
+// mended lists the files of which something was refused, and is no more. That what is read
+// differs from what is in effect already is told with the change, if it does.
+func mended(before, now []source.Problem) []string {
+	refused := func(list []source.Problem) map[string]bool {
+		out := map[string]bool{}
+		for _, p := range list {
+			if p.Severity == source.Refused {
+				out[p.File] = true
+			}
+		}
+		return out
+	}
+	still := refused(now)
+	files := refused(before)
+	maps.DeleteFunc(files, func(file string, _ bool) bool { return still[file] })
+	return slices.Sorted(maps.Keys(files))
 }
 
 // notRead names documents that are none of ours.

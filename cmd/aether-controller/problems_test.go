@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -58,5 +60,32 @@ func TestADamagedCAIsAProblemUntilItIsMended(t *testing.T) {
 	got := p.kinds()
 	if len(got) != 3 || !strings.HasPrefix(got[1], "problem /state/ca: CA does not parse") || got[2] != "ca-ready CA is good again" {
 		t.Errorf("told %q", got)
+	}
+}
+
+func TestAFileThatWasRefusedIsToldToBeReadAgain(t *testing.T) {
+	p := newProblems()
+	p.dir = t.TempDir()
+	for _, file := range []string{"still.yaml", "mended.yaml", "warned.yaml"} {
+		if err := os.WriteFile(filepath.Join(p.dir, file), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	of := func(severity source.Severity, files ...string) (out []source.Problem) {
+		for _, file := range files {
+			out = append(out, source.Problem{Severity: severity, File: file, Message: "x"}, source.Problem{Severity: severity, File: file, Message: "y"})
+		}
+		return out
+	}
+	p.set(append(of(source.Refused, "", "gone.yaml", "mended.yaml", "still.yaml"), of(source.Warning, "warned.yaml")...))
+	before := len(p.kinds())
+	p.set(of(source.Refused, "still.yaml")[:1])
+	want := []string{
+		"mended the directory is read again",
+		"mended gone.yaml is gone, and what was wrong with it",
+		"mended mended.yaml is read again",
+	}
+	if got := p.kinds()[before:]; !slices.Equal(got, want) {
+		t.Errorf("told %q, want %q", got, want)
 	}
 }

@@ -65,7 +65,7 @@ type controller struct {
 //	token file ──► issuer ◄── ca ──roots──► trust bundle, world
 func serve(ctx context.Context, f flags, log *slog.Logger) error {
 	c := &controller{f: f, log: log, metrics: prometheus.NewRegistry(), moments: &journal.Journal{}}
-	c.problems = &problems{moments: c.moments, log: c.log}
+	c.problems = &problems{dir: f.directory, moments: c.moments, log: c.log}
 	for _, make := range []func() error{c.makeIdentity, c.makeRouting, c.makeDiscovery} {
 		if err := make(); err != nil {
 			return err
