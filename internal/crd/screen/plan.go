@@ -38,7 +38,9 @@ func (p *planner) node(s *schema) (*node, error) {
 	if err != nil || n.kind == nothing {
 		return n, err
 	}
-	n.rules, err = p.rules(s, false)
+	if n.rules, err = p.rules(s, false); costly(n.rules) {
+		n.kind = nothing
+	}
 	return n, err
 }
 
@@ -53,7 +55,9 @@ func (p *planner) root(of *structural.Structural) (*node, error) {
 		return n, err
 	}
 	n.schema = newSchema(model.WithTypeAndObjectMeta(of))
-	n.rules, err = p.rules(n.schema, true)
+	if n.rules, err = p.rules(n.schema, true); costly(n.rules) {
+		n.kind = nothing
+	}
 	return n, err
 }
 

@@ -20,8 +20,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/strfmt"
 )
 
-// MaxValues is how many values an object may have. It bounds, with the schema's own
-// bounds, what its rules cost: they are evaluated without counting that.
+// MaxValues is how many values an object may have. It bounds the time that one takes.
 const MaxValues = 4096
 
 // Screen is the screen of one schema. It is immutable and safe for concurrent use.
@@ -94,8 +93,9 @@ type preset struct {
 
 // walk is one Pass under way.
 type walk struct {
-	left int // values that may still come
-	self self
+	left  int    // values that may still come
+	spent uint64 // at most, by the rules so far
+	self  self
 }
 
 func (w *walk) pass(n *node, v any) bool {
