@@ -31,7 +31,9 @@ PROTOS    := $(wildcard api/*/v1/*.proto)
 GENERATED := $(wildcard api/*/v1/*.pb.go api/*/v1/zz_generated.*.go charts/crds/*.yaml examples/README.md docs/reference/features.md)
 # The tests that need a real Envoy, by name: those of the files named so.
 COMPONENT_FILES := $(shell find . -name '*_component_test.go' -not -path './.build/*' -not -path './tools/*')
-GOTESTSUM := $(TOOLS)/gotestsum --format pkgname --format-hide-empty-pkg --
+# The test runner has a directory of its own: tests need none of the other tools.
+RUNNER    := $(CACHE)/runner/$(notdir $(TOOLS))
+GOTESTSUM := $(RUNNER)/gotestsum --format pkgname --format-hide-empty-pkg --
 TESTFLAGS ?=
 
 .PHONY: help
@@ -49,15 +51,15 @@ demo: build envoy ## show the product doing its job (KEEP=1 keeps it running)
 	@.build/demo $(if $(KEEP),-keep)
 
 .PHONY: test
-test: lint check-generate demo $(TOOLS) ## everything: lint, generated code, the demo, all tests with a real Envoy
+test: lint check-generate demo $(RUNNER) ## everything: lint, generated code, the demo, all tests with a real Envoy
 	$(GOTESTSUM) -race -tags component $(TESTFLAGS) ./...
 
 .PHONY: unit
-unit: $(EMBEDDED) $(TOOLS) ## the tests that need nothing but Go
+unit: $(EMBEDDED) $(RUNNER) ## the tests that need nothing but Go
 	$(GOTESTSUM) -race $(TESTFLAGS) ./...
 
 .PHONY: component
-component: build envoy $(TOOLS) ## the tests that need a real Envoy
+component: build envoy $(RUNNER) ## the tests that need a real Envoy
 ifeq ($(COMPONENT_FILES),)
 	@echo "no component tests"
 else
@@ -131,6 +133,12 @@ $(TOOLS):
 	@mkdir -p $(dir $(TOOLS)) && tmp=$$(mktemp -d $(dir $(TOOLS))tmp.XXXXXX) && \
 	  GOBIN=$$tmp $(GO) -C tools install -trimpath tool && chmod 755 $$tmp && \
 	  { mv -T $$tmp $(TOOLS) 2>/dev/null || rm -rf $$tmp; }
+
+$(RUNNER):
+	@echo "building the test runner (once for this version)"
+	@mkdir -p $(dir $(RUNNER)) && tmp=$$(mktemp -d $(dir $(RUNNER))tmp.XXXXXX) && \
+	  GOBIN=$$tmp $(GO) -C tools install -trimpath gotest.tools/gotestsum && chmod 755 $$tmp && \
+	  { mv -T $$tmp $(RUNNER) 2>/dev/null || rm -rf $$tmp; }
 
 .PHONY: $(OWN)
 $(OWN):

