@@ -6,55 +6,21 @@ package provision
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/util/validation"
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"aether.io/aether/internal/routing/front"
 	"aether.io/aether/internal/routing/key"
 )
 
-// The internal ports: what an unprivileged process may bind, below those from which the
-// kernel takes the ports of outgoing connections.
-const (
-	firstPort = 10000
-	lastPort  = 32767
-)
-
-const (
-	// FieldManager is whose fields of Services are ours.
-	FieldManager = "aether-controller"
-	// ManagedByLabel is on everything that we make, with FieldManager as its value.
-	ManagedByLabel = "app.kubernetes.io/managed-by"
-	// OfAnnotation is the Gateway that a Service is of, <namespace>/<name>: its name alone
-	// may be cut.
-	OfAnnotation = "config.aether.io/gateway"
-
-	maxServiceName = 63
-	maxLabelValue  = 63
-)
-
-// Gateway is a shared Gateway of ours and what is wanted in front of it.
-type Gateway struct {
-	Name  key.Name
-	Class string
-	Ports []uint32 // of its valid listeners
-
-	Type                  corev1.ServiceType
-	ExternalTrafficPolicy corev1.ServiceExternalTrafficPolicy // empty: the default
-	LoadBalancerClass     string                              // empty: the cluster's own
-	Labels                map[string]string                   // of spec.infrastructure
-	Annotations           map[string]string                   // of spec.infrastructure and of its parameters
-	Address               string                              // the IP that is asked for; empty: any
-}
+// maxLabelValue is how long the value of a label may be.
+const maxLabelValue = 63
 
 // Plan is what is to be done.
 type Plan struct {
@@ -66,26 +32,26 @@ type Plan struct {
 // Services decides which Services there are to be in the release namespace, where selector
 // finds the shared proxies. existing is every Service of that namespace: those that are not
 // ours are left alone, and a Gateway whose name one of them has goes without.
-func Services(namespace string, selector map[string]string, wanted []Gateway, existing []*corev1.Service) Plan {
+func Services(namespace string, selector map[string]string, wanted []front.Front, existing []*corev1.Service) Plan {
 	p := Plan{Lacks: map[key.Name]string{}}
 	there := map[string]*corev1.Service{}
 	for _, s := range existing {
 		there[s.Name] = s
 	}
-	wanted = slices.SortedFunc(slices.Values(wanted), func(a, b Gateway) int { return a.Name.Compare(b.Name) })
+	wanted = slices.SortedFunc(slices.Values(wanted), func(a, b front.Front) int { return a.Gateway.Compare(b.Gateway) })
 	ports := allocated(wanted, there)
 	used := map[string]bool{}
 	for _, gw := range wanted {
-		name := ServiceName(gw.Name, gw.Class)
+		name := front.Name(gw.Gateway, gw.Class)
 		now := there[name]
-		if now != nil && !Ours(now, gw.Name) {
-			p.Lacks[gw.Name] = fmt.Sprintf("Service %s/%s exists and is not this Gateway's", namespace, name)
+		if now != nil && !front.Ours(now, gw.Gateway) {
+			p.Lacks[gw.Gateway] = fmt.Sprintf("Service %s/%s exists and is not this Gateway's", namespace, name)
 			continue
 		}
 		used[name] = true
 		mapped, ok := ports.of(gw)
 		if !ok {
-			p.Lacks[gw.Name] = fmt.Sprintf("every internal port from %d to %d is taken", firstPort, lastPort)
+			p.Lacks[gw.Gateway] = fmt.Sprintf("every internal port from %d to %d is taken", front.FirstPort, front.LastPort)
 			continue
 		}
 		if len(mapped) == 0 { // a Service must have a port
@@ -94,54 +60,17 @@ func Services(namespace string, selector map[string]string, wanted []Gateway, ex
 			}
 			continue
 		}
-		next := gw.service(namespace, name, selector, mapped)
+		next := service(gw, namespace, name, selector, mapped)
 		if now == nil || !has(now, next) {
 			p.Apply = append(p.Apply, next)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(there)) {
-		if s := there[name]; s.Labels[ManagedByLabel] == FieldManager && s.Annotations[OfAnnotation] != "" && !used[name] {
+		if s := there[name]; s.Labels[front.ManagedByLabel] == front.FieldManager && s.Annotations[front.OfAnnotation] != "" && !used[name] {
 			p.Delete = append(p.Delete, name)
 		}
 	}
 	return p
-}
-
-// ServiceName is {ns}-{gateway}-{class}, or something like it and a hash where a Service
-// cannot be called so: its name is a DNS label (RFC 1035) of at most 63 characters.
-func ServiceName(gw key.Name, class string) string {
-	name := gw.Namespace + "-" + gw.Name + "-" + class
-	if len(validation.IsDNS1035Label(name)) == 0 {
-		return name
-	}
-	like := strings.ReplaceAll(name, ".", "-")
-	if like[0] < 'a' { // a namespace may begin with a digit
-		like = "ns-" + like
-	}
-	return cut(like, gw.Namespace+"/"+gw.Name+"/"+class, maxServiceName)
-}
-
-// cut is the beginning of name and a hash of what it stands for.
-func cut(name, whole string, limit int) string {
-	sum := sha256.Sum256([]byte(whole))
-	hash := "-" + hex.EncodeToString(sum[:5])
-	return strings.TrimRight(name[:min(len(name), limit-len(hash))], "-") + hash
-}
-
-// Ours reports whether a Service is the one that we made for a Gateway.
-func Ours(s *corev1.Service, gw key.Name) bool {
-	return s.Labels[ManagedByLabel] == FieldManager && s.Annotations[OfAnnotation] == gw.String()
-}
-
-// Ports is the internal port of each of a Gateway's ports, as its Service has them.
-func Ports(s *corev1.Service) map[uint32]uint32 {
-	out := map[uint32]uint32{}
-	for _, p := range s.Spec.Ports {
-		if in := p.TargetPort.IntValue(); p.Port > 0 && in >= firstPort && in <= lastPort {
-			out[uint32(p.Port)] = uint32(in)
-		}
-	}
-	return out
 }
 
 // allocation is which internal ports are whose.
@@ -153,8 +82,8 @@ type allocation struct {
 
 // allocated reads the allocation out of the Services. Should two have one internal port,
 // the older keeps it.
-func allocated(wanted []Gateway, there map[string]*corev1.Service) *allocation {
-	a := &allocation{kept: map[key.Name]map[uint32]uint32{}, taken: map[uint32]bool{}, next: firstPort}
+func allocated(wanted []front.Front, there map[string]*corev1.Service) *allocation {
+	a := &allocation{kept: map[key.Name]map[uint32]uint32{}, taken: map[uint32]bool{}, next: front.FirstPort}
 	type owner struct {
 		gw  key.Name
 		own map[uint32]bool
@@ -162,12 +91,12 @@ func allocated(wanted []Gateway, there map[string]*corev1.Service) *allocation {
 	}
 	var owners []owner
 	for _, gw := range wanted {
-		if s := there[ServiceName(gw.Name, gw.Class)]; s != nil && Ours(s, gw.Name) {
+		if s := there[front.Name(gw.Gateway, gw.Class)]; s != nil && front.Ours(s, gw.Gateway) {
 			own := map[uint32]bool{}
 			for _, p := range gw.Ports {
 				own[p] = true
 			}
-			owners = append(owners, owner{gw.Name, own, s})
+			owners = append(owners, owner{gw.Gateway, own, s})
 		}
 	}
 	slices.SortFunc(owners, func(x, y owner) int {
@@ -175,7 +104,7 @@ func allocated(wanted []Gateway, there map[string]*corev1.Service) *allocation {
 	})
 	for _, o := range owners {
 		a.kept[o.gw] = map[uint32]uint32{}
-		ports := Ports(o.s)
+		ports := front.Ports(o.s)
 		for _, p := range slices.Sorted(maps.Keys(ports)) {
 			if o.own[p] && !a.taken[ports[p]] {
 				a.taken[ports[p]] = true
@@ -188,17 +117,17 @@ func allocated(wanted []Gateway, there map[string]*corev1.Service) *allocation {
 
 // of is a Gateway's ports with their internal ones, which are allocated if need be; false
 // if there are none left.
-func (a *allocation) of(gw Gateway) (map[uint32]uint32, bool) {
+func (a *allocation) of(gw front.Front) (map[uint32]uint32, bool) {
 	out := map[uint32]uint32{}
 	for _, p := range slices.Compact(slices.Sorted(slices.Values(gw.Ports))) {
-		if kept, has := a.kept[gw.Name][p]; has {
+		if kept, has := a.kept[gw.Gateway][p]; has {
 			out[p] = kept
 			continue
 		}
-		for a.next <= lastPort && a.taken[a.next] {
+		for a.next <= front.LastPort && a.taken[a.next] {
 			a.next++
 		}
-		if a.next > lastPort {
+		if a.next > front.LastPort {
 			return nil, false
 		}
 		a.taken[a.next] = true
@@ -208,19 +137,19 @@ func (a *allocation) of(gw Gateway) (map[uint32]uint32, bool) {
 }
 
 // service is the Service as it is to be.
-func (gw Gateway) service(namespace, name string, selector map[string]string, mapped map[uint32]uint32) *coreac.ServiceApplyConfiguration {
+func service(gw front.Front, namespace, name string, selector map[string]string, mapped map[uint32]uint32) *coreac.ServiceApplyConfiguration {
 	labels := maps.Clone(gw.Labels)
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	labels[ManagedByLabel] = FieldManager
-	labels[gatewayv1.GatewayNameLabelKey] = label(gw.Name.Name)
+	labels[front.ManagedByLabel] = front.FieldManager
+	labels[gatewayv1.GatewayNameLabelKey] = label(gw.Gateway.Name)
 	labels[gatewayv1.GatewayClassNameLabelKey] = label(gw.Class)
 	annotations := maps.Clone(gw.Annotations)
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	annotations[OfAnnotation] = gw.Name.String()
+	annotations[front.OfAnnotation] = gw.Gateway.String()
 	spec := coreac.ServiceSpec().WithType(gw.Type).WithSelector(selector)
 	for _, p := range slices.Sorted(maps.Keys(mapped)) {
 		spec.WithPorts(coreac.ServicePort().WithName(fmt.Sprintf("p%d", p)).WithProtocol(corev1.ProtocolTCP).
@@ -246,7 +175,7 @@ func label(name string) string {
 	if len(name) <= maxLabelValue {
 		return name
 	}
-	return cut(name, name, maxLabelValue)
+	return front.Cut(name, name, maxLabelValue)
 }
 
 // has reports whether a Service has everything that is wanted of it. What it has beside

@@ -15,6 +15,7 @@ import (
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 
 	"aether.io/aether/internal/provision"
+	"aether.io/aether/internal/routing/front"
 	"aether.io/aether/internal/routing/key"
 )
 
@@ -22,8 +23,8 @@ const namespace = "aether-system"
 
 func selector() map[string]string { return map[string]string{"app": "shared-proxy"} }
 
-func gateway(ns, name string, ports ...uint32) provision.Gateway {
-	return provision.Gateway{Name: key.Name{Namespace: ns, Name: name}, Class: "coxswain", Ports: ports, Type: corev1.ServiceTypeLoadBalancer}
+func gateway(ns, name string, ports ...uint32) front.Front {
+	return front.Front{Gateway: key.Name{Namespace: ns, Name: name}, Class: "coxswain", Ports: ports, Type: corev1.ServiceTypeLoadBalancer}
 }
 
 // cluster is an API server as far as Services go: applying is merging.
@@ -38,7 +39,7 @@ func (c *cluster) existing() []*corev1.Service {
 	return slices.SortedFunc(maps.Values(c.services), func(a, b *corev1.Service) int { return strings.Compare(a.Name, b.Name) })
 }
 
-func (c *cluster) reconcile(wanted ...provision.Gateway) provision.Plan {
+func (c *cluster) reconcile(wanted ...front.Front) provision.Plan {
 	p := provision.Services(namespace, selector(), wanted, c.existing())
 	for _, a := range p.Apply {
 		c.apply(a)
@@ -72,12 +73,12 @@ func (c *cluster) apply(a *coreac.ServiceApplyConfiguration) {
 	}
 }
 
-func (c *cluster) ports(gw provision.Gateway) map[uint32]uint32 {
-	s := c.services[provision.ServiceName(gw.Name, gw.Class)]
+func (c *cluster) ports(gw front.Front) map[uint32]uint32 {
+	s := c.services[front.Name(gw.Gateway, gw.Class)]
 	if s == nil {
 		return nil
 	}
-	return provision.Ports(s)
+	return front.Ports(s)
 }
 
 func TestGatewaysWithEqualPortsNeverCross(t *testing.T) {
@@ -85,10 +86,10 @@ func TestGatewaysWithEqualPortsNeverCross(t *testing.T) {
 	a, b := gateway("shop", "web", 80, 443), gateway("blog", "web", 80)
 	c.reconcile(a, b)
 	seen := map[uint32]bool{}
-	for _, gw := range []provision.Gateway{a, b} {
+	for _, gw := range []front.Front{a, b} {
 		for p, in := range c.ports(gw) {
 			if seen[in] {
-				t.Errorf("internal port %d of %s port %d is another's too", in, gw.Name, p)
+				t.Errorf("internal port %d of %s port %d is another's too", in, gw.Gateway, p)
 			}
 			seen[in] = true
 		}
@@ -106,7 +107,7 @@ func TestWhatIsAsWantedIsNotWritten(t *testing.T) {
 	if p := c.reconcile(gw); len(p.Apply) != 1 {
 		t.Fatalf("applied %d Services, want 1", len(p.Apply))
 	}
-	s := c.services[provision.ServiceName(gw.Name, gw.Class)]
+	s := c.services[front.Name(gw.Gateway, gw.Class)]
 	s.Labels["of-another"], s.Annotations["of-another"] = "x", "x"
 	if p := c.reconcile(gw); len(p.Apply)+len(p.Delete) != 0 {
 		t.Fatalf("plan %+v, want nothing", p)
@@ -124,10 +125,10 @@ func TestWhatIsAsWantedIsNotWritten(t *testing.T) {
 func TestAServiceThatIsNotOursIsLeftAlone(t *testing.T) {
 	c := newCluster()
 	gw := gateway("shop", "web", 80)
-	name := provision.ServiceName(gw.Name, gw.Class)
+	name := front.Name(gw.Gateway, gw.Class)
 	c.services[name] = &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	p := c.reconcile(gw)
-	if len(p.Apply)+len(p.Delete) != 0 || !strings.Contains(p.Lacks[gw.Name], name) {
+	if len(p.Apply)+len(p.Delete) != 0 || !strings.Contains(p.Lacks[gw.Gateway], name) {
 		t.Fatalf("plan %+v, want only a complaint that names %s", p, name)
 	}
 	if p := c.reconcile(); len(p.Delete) != 0 {
@@ -139,7 +140,7 @@ func TestNamesAreValidAndToldApart(t *testing.T) {
 	long := strings.Repeat("x", 60)
 	seen := map[string]string{}
 	for _, gw := range []key.Name{{Namespace: "a", Name: "b"}, {Namespace: long, Name: "b"}, {Namespace: long, Name: "c"}, {Namespace: "a", Name: "b.c"}, {Namespace: "a", Name: "b-c"}, {Namespace: "1a", Name: "b"}} {
-		name := provision.ServiceName(gw, "coxswain")
+		name := front.Name(gw, "coxswain")
 		if problems := validation.IsDNS1035Label(name); len(problems) > 0 {
 			t.Errorf("%s: %q: %v", gw, name, problems)
 		}
@@ -156,7 +157,7 @@ func TestAllocationsAreKeptThroughRandomChanges(t *testing.T) {
 	for seed := range uint64(100) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		c := newCluster()
-		wanted := map[string]provision.Gateway{}
+		wanted := map[string]front.Front{}
 		for step := range 50 {
 			before := map[string]map[uint32]uint32{}
 			for id, gw := range wanted {
@@ -206,7 +207,7 @@ func TestOfTwoServicesWithOneInternalPortTheOlderKeepsIt(t *testing.T) {
 	c.clock += int64(time.Minute / time.Second)
 	c.reconcile(a, b)
 	want := c.ports(a)[80]
-	c.services[provision.ServiceName(b.Name, b.Class)].Spec.Ports[0].TargetPort.IntVal = int32(want)
+	c.services[front.Name(b.Gateway, b.Class)].Spec.Ports[0].TargetPort.IntVal = int32(want)
 	c.reconcile(a, b)
 	if got := c.ports(a)[80]; got != want {
 		t.Errorf("the older has %d, want %d", got, want)
