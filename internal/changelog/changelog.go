@@ -82,6 +82,9 @@ func (l *Log) Record(b pipeline.Batch, d routing.Delta) {
 		}
 		e.Objects = append(e.Objects, name)
 	}
+	if len(e.Objects) == 0 && !e.Start {
+		return
+	}
 	slices.Sort(e.Objects)
 	targets := map[scope.Scope]target{}
 	for s, w := range d.Worlds {

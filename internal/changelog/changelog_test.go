@@ -255,3 +255,14 @@ func TestOnlyTheFirstWholeListIsTheStart(t *testing.T) {
 		}
 	})
 }
+
+func TestWhatIsRefusedAndWasNeverThereIsNoChange(t *testing.T) {
+	var j journal.Journal
+	l := changelog.New(&proxies{}, &j, time.Now)
+	b := batch()
+	b.Changes = []object.Change{{Key: web, Refused: "is odd"}}
+	l.Record(b, routing.Delta{Statuses: []routing.Status{{}}})
+	if got := j.Since(0); len(got) > 0 {
+		t.Errorf("told %v", got)
+	}
+}
