@@ -2,13 +2,37 @@ package status
 
 import (
 	"reflect"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// stamp gives each condition of next its transition time: the one it had in before if
-// its status is the same, else now.
+// maxMessage is the most characters that a condition's message may have: maxLength in the
+// definition of metav1.Condition.
+const maxMessage = 32768
+
+// shortened is a message that every API server takes: valid UTF-8 of at most maxMessage
+// characters. What is cut off is said.
+func shortened(s string) string {
+	s = strings.ToValidUTF8(s, "�")
+	if len(s) <= maxMessage || utf8.RuneCountInString(s) <= maxMessage { // no more characters than bytes
+		return s
+	}
+	const end = " … (cut off)"
+	left := maxMessage - utf8.RuneCountInString(end)
+	for at := range s {
+		if left == 0 {
+			return s[:at] + end
+		}
+		left--
+	}
+	return s
+}
+
+// stamp makes the messages of next fit to be written, and gives each condition its
+// transition time: the one it had in before if its status is the same, else now.
 func stamp(next any, before *Document, now time.Time) {
 	var old map[string][]metav1.Condition
 	if before != nil {
@@ -18,6 +42,7 @@ func stamp(next any, before *Document, now time.Time) {
 	for path, list := range conditions(next) {
 		for i := range list {
 			list[i].LastTransitionTime = at
+			list[i].Message = shortened(list[i].Message)
 			for _, c := range old[path] {
 				if c.Type == list[i].Type && c.Status == list[i].Status {
 					list[i].LastTransitionTime = c.LastTransitionTime

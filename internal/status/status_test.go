@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"go.uber.org/goleak"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -297,6 +298,34 @@ func TestAGatewayIsProgrammedWhenEachOfItsListenersIs(t *testing.T) {
 				listener := programmed(t, got.Listeners[1].Conditions)
 				if listener.Status != c.status || whole.Reason == "Invalid" && listener.Reason != status.ReasonUnavailable {
 					t.Fatalf("listener: got %+v", listener)
+				}
+			})
+		})
+	}
+}
+
+func TestAMessageIsCutToWhatAnAPIServerTakes(t *testing.T) {
+	const most = 32768 // characters: metav1.Condition
+	for name, c := range map[string]struct {
+		detail string
+		whole  bool
+	}{
+		"a short one":                          {"é", true},
+		"as many characters, in more bytes":    {strings.Repeat("é", most-200), true},
+		"too many characters":                  {strings.Repeat("é", most), false},
+		"too many characters, a byte each":     {strings.Repeat("e", 2*most), false},
+		"bytes that are no characters, a few":  {"\xff", false},
+		"bytes that are no characters, a lot":  {strings.Repeat("\xff\xfe", most), false},
+		"four bytes a character, cut anywhere": {strings.Repeat("𝄞", most+1), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(t *testing.T, e *edge, en *status.Engine) {
+				e.set(refused(c.detail))
+				en.Update([]routing.Status{routeStatus(1)})
+				lull()
+				got := routeCondition(t, e.last(t)).Message
+				if n := utf8.RuneCountInString(got); n > most || !utf8.ValidString(got) || strings.Contains(got, c.detail) != c.whole {
+					t.Errorf("%d characters, valid %v, all of it %v", n, utf8.ValidString(got), strings.Contains(got, c.detail))
 				}
 			})
 		})
