@@ -142,6 +142,13 @@ func (f *TokenFile) Attest(ctx context.Context, token svid.Token) (Identity, err
 	return id, nil
 }
 
+// Recognizes reports whether the token stands for somebody, as the file is now.
+func (f *TokenFile) Recognizes(token svid.Token) bool {
+	byHash, err := f.current()
+	_, ok := byHash[token.Hash()]
+	return err == nil && ok
+}
+
 // current returns the content of the file as it is now.
 func (f *TokenFile) current() (map[[sha256.Size]byte]Identity, error) {
 	f.mu.Lock()

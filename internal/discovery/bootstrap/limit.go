@@ -89,6 +89,17 @@ func (l *limiter) wait(source string, now time.Time) time.Duration {
 	return 0
 }
 
+// waitAlone takes one request from the source's own bucket and returns 0, or takes none and
+// returns how long the source is to wait. It is for sources of which there are few.
+func (l *limiter) waitAlone(source string, now time.Time) time.Duration {
+	own := l.bucket(source).ReserveN(now, 1)
+	d := own.DelayFrom(now)
+	if d > 0 {
+		own.CancelAt(now)
+	}
+	return d
+}
+
 func (l *limiter) bucket(source string) *rate.Limiter {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -143,7 +143,8 @@ func newRig(t testing.TB, change func(*bootstrap.Config), entries ...attest.Entr
 		t.Fatal(err)
 	}
 	r.addr = lis.Addr().String()
-	r.stop = run(t, func(ctx context.Context) error { return r.server.Serve(ctx, lis, r.ca.ServerTLS(controller(t))) })
+	conf := r.ca.ServerTLS(controller(t))
+	r.stop = run(t, func(ctx context.Context) error { return r.server.Serve(ctx, lis, conf) })
 	return r
 }
 

@@ -8,6 +8,7 @@ package bootstrap
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"time"
@@ -31,6 +32,14 @@ type Attester interface {
 	// Attest returns svid.ErrUnauthenticated for a token that proves nobody; any other
 	// error says that it cannot be known now. No error quotes the token.
 	Attest(ctx context.Context, token svid.Token) (svid.Workload, error)
+}
+
+// Recognizer is an Attester that knows its tokens without asking anybody, as one of a file
+// does. Those who have such a token are limited each by themselves: on one machine all
+// callers have one address, and a stranger there must not use up what is theirs.
+type Recognizer interface {
+	// Recognizes reports whether the token proves somebody, at the cost of a look-up.
+	Recognizes(token svid.Token) bool
 }
 
 // Allower decides who may have an SVID.
@@ -106,10 +115,11 @@ func (s *Server) Bootstrap(ctx context.Context, req *discoveryv1.BootstrapReques
 // exchange does the work, in the order of what it costs and of what it tells: a
 // stranger learns nothing but that the token was not accepted.
 func (s *Server) exchange(ctx context.Context, source string, req *discoveryv1.BootstrapRequest) (*discoveryv1.BootstrapResponse, Entry, error) {
-	if wait := s.limit.wait(source, s.cfg.Now()); wait > 0 {
+	token := svid.TokenFromString(req.GetSaToken())
+	if wait := s.wait(source, token); wait > 0 {
 		return nil, Entry{Result: Refused, Reason: ReasonRateLimited}, retryAfter(wait)
 	}
-	w, err := s.cfg.Attester.Attest(ctx, svid.TokenFromString(req.GetSaToken()))
+	w, err := s.cfg.Attester.Attest(ctx, token)
 	if errors.Is(err, svid.ErrUnauthenticated) {
 		return nil, refused(ReasonUnauthenticated, err), status.Error(codes.Unauthenticated, "not authenticated")
 	} else if err != nil {
@@ -118,6 +128,15 @@ func (s *Server) exchange(ctx context.Context, source string, req *discoveryv1.B
 	resp, e, err := s.issue(ctx, w, req.GetCsrDer())
 	e.Pod, e.PodUID, e.Node = w.Pod.Name, w.Pod.UID, w.Pod.Node
 	return resp, e, err
+}
+
+// wait takes one request of what its caller may have, and returns 0 or how long to wait.
+// A stranger's tokens are worth no bucket: each could be another.
+func (s *Server) wait(source string, token svid.Token) time.Duration {
+	if r, ok := s.cfg.Attester.(Recognizer); ok && r.Recognizes(token) {
+		return s.limit.waitAlone(fmt.Sprintf("token %x", token.Hash()), s.cfg.Now())
+	}
+	return s.limit.wait(source, s.cfg.Now())
 }
 
 // issue signs for a workload that is proved, if it may have an SVID.

@@ -341,6 +341,7 @@ func TestOneSourceOverItsRateDoesNotStopAnother(t *testing.T) {
 	e := proxy()
 	r := newRig(t, func(c *bootstrap.Config) {
 		c.Limits = bootstrap.Limits{SourceRate: 0.001, SourceBurst: 3, GlobalRate: 1000, GlobalBurst: 1000}
+		c.Attester = reviewer{c.Attester}
 	}, e)
 	greedy, other := r.dial(from("127.0.0.2")), r.dial(from("127.0.0.3"))
 	bad := attest.NewToken()
@@ -373,10 +374,41 @@ func TestOneSourceOverItsRateDoesNotStopAnother(t *testing.T) {
 	}
 }
 
+// reviewer attests as one does that has to ask for each token: it recognizes none.
+type reviewer struct{ bootstrap.Attester }
+
+// On one machine every caller is 127.0.0.1.
+func TestAStrangerAtTheSameAddressUsesUpNothingOfWhoIsKnown(t *testing.T) {
+	a, b := proxy(), entry(release, spiffeid.SharedProxyAccount, "proxy-2")
+	r := newRig(t, func(c *bootstrap.Config) {
+		c.Limits = bootstrap.Limits{SourceRate: 0.001, SourceBurst: 3, GlobalRate: 0.001, GlobalBurst: 4}
+	}, a, b)
+	client := r.dial()
+	for i := range 20 {
+		_, err := client.Bootstrap(soon(t), request(t, attest.NewToken()))
+		want := codes.Unauthenticated
+		if i >= 3 {
+			want = codes.ResourceExhausted // whatever token it makes up
+		}
+		wantCode(t, err, want)
+	}
+	for _, e := range []attest.Entry{a, b} {
+		for i := range 5 {
+			_, err := client.Bootstrap(soon(t), request(t, e.Token))
+			want := codes.OK
+			if i >= 3 {
+				want = codes.ResourceExhausted // its own limit
+			}
+			wantCode(t, err, want)
+		}
+	}
+}
+
 func TestRateOfAll(t *testing.T) {
 	e := proxy()
 	r := newRig(t, func(c *bootstrap.Config) {
 		c.Limits = bootstrap.Limits{GlobalRate: 0.001, GlobalBurst: 2}
+		c.Attester = reviewer{c.Attester}
 	}, e)
 	for i, want := range []codes.Code{codes.OK, codes.OK, codes.ResourceExhausted} {
 		_, err := r.dial(from(fmt.Sprintf("127.0.1.%d", i+1))).Bootstrap(soon(t), request(t, e.Token))
