@@ -135,7 +135,7 @@ func assign(services []corev1.Service, pool netip.Prefix) []corev1.Service {
 
 // asked is the address that a Service asks for, if any.
 func asked(s corev1.Service) netip.Addr {
-	addr, _ := netip.ParseAddr(s.Spec.LoadBalancerIP) //nolint:staticcheck // deprecated, and what static addresses are asked with
+	addr, _ := netip.ParseAddr(s.Spec.LoadBalancerIP) // deprecated, and what static addresses are asked with
 	return addr
 }
 

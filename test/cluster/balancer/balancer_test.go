@@ -15,7 +15,7 @@ func service(name string, age int, has, wants string) corev1.Service {
 	s := corev1.Service{}
 	s.Name, s.CreationTimestamp = name, metav1.NewTime(time.Unix(int64(age), 0))
 	s.Spec.Type = corev1.ServiceTypeLoadBalancer
-	s.Spec.LoadBalancerIP = wants //nolint:staticcheck // see asked
+	s.Spec.LoadBalancerIP = wants
 	if has != "" {
 		s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: has}}
 	}

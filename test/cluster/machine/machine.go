@@ -37,6 +37,8 @@ type Spec struct {
 	Name     string              `json:"name"`     // of the host
 	Nodes    int                 `json:"nodes"`    // how many machines it is to be connected with
 	Commands []supervise.Command `json:"commands"` // kept running, all started at once
+	// Files are written before the machine starts: texts by path, see Overlay and Host.
+	Files map[string]string `json:"files"`
 }
 
 // Machine is a machine by its folder, running or not.
@@ -51,8 +53,8 @@ func (m Machine) Dir() string { return m.dir }
 
 func (m Machine) path(name string) string { return filepath.Join(m.dir, name) }
 
-// Overlay is where files are put that the machine shall see at path. Only for what is
-// below /etc and /opt, and only while the machine does not run.
+// Overlay is where this computer has what the machine adds to its files, or has changed of
+// them, at path below /etc and /opt. They can be put there while it does not run.
 func (m Machine) Overlay(path string) string { return m.path("over" + path) }
 
 // Host is where this computer sees a file that the machine sees at path below /run,
@@ -94,11 +96,16 @@ func (m Machine) Start(ctx context.Context, spec Spec, connect func(pid int) err
 	if err := m.prepare(); err != nil {
 		return fmt.Errorf("prepare machine %s: %w", spec.Name, err)
 	}
-	if err := atomicfile.Write(m.path("spec.json"), text, 0o644); err != nil {
+	for path, content := range spec.Files {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o600)); err != nil {
+			return err
+		}
+	}
+	if err := atomicfile.Write(m.path("spec.json"), text, 0o600); err != nil {
 		return err
 	}
 	if err := m.launch(connect); err != nil {
-		return errors.Join(fmt.Errorf("start machine %s: %w", spec.Name, err), m.Stop(ctx))
+		return errors.Join(fmt.Errorf("start machine %s: %w", spec.Name, err), m.Stop(context.WithoutCancel(ctx)))
 	}
 	return nil
 }

@@ -20,8 +20,8 @@ import (
 	"strings"
 )
 
-// bridge is the name of the bridge, and what the names of the cables begin with.
-const bridge = "aether"
+// bridge is the name of the bridge. The cables' have a number for the nought.
+const bridge = "aether-test0"
 
 // The ranges of addresses, each apart from the others.
 var (
@@ -59,9 +59,9 @@ func (n Node) Pods() netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4(a), 24)
 }
 
-func (n Node) cable() string { return bridge + strconv.Itoa(int(n)) }
+func (n Node) cable() string { return strings.TrimSuffix(bridge, "0") + strconv.Itoa(int(n)) }
 
-// Owner is who the bridge was made for; empty: there is none.
+// Owner is who the bridge was made for; empty: nobody, or there is none.
 func Owner() (string, error) {
 	alias, err := os.ReadFile("/sys/class/net/" + bridge + "/ifalias")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -70,21 +70,22 @@ func Owner() (string, error) {
 	return strings.TrimSpace(string(alias)), err
 }
 
-// Create makes the bridge for the owner, if it is not there. Services and the pool are
-// reached through the first node: its kube-proxy knows them as well as any.
+// Create makes the bridge for the owner, or what is missing of it. Services and the pool
+// are reached through the first node: its kube-proxy knows them as well as any.
 func Create(ctx context.Context, owner string) error {
-	switch now, err := Owner(); {
-	case err != nil:
+	if now, err := Owner(); err != nil {
 		return err
-	case now == owner:
-		return nil
-	case now != "":
+	} else if now != owner && now != "" {
 		return fmt.Errorf("%w: that of %s", ErrInUse, now)
 	}
+	if _, err := os.Stat("/sys/class/net/" + bridge); err != nil {
+		if err := run(ctx, "ip", "link", "add", bridge, "type", "bridge"); err != nil {
+			return err
+		}
+	}
 	return ip(ctx, [][]string{
-		{"link", "add", bridge, "type", "bridge"},
 		{"link", "set", bridge, "alias", owner},
-		{"address", "add", netip.PrefixFrom(Host, Nodes.Bits()).String(), "dev", bridge},
+		{"address", "replace", netip.PrefixFrom(Host, Nodes.Bits()).String(), "dev", bridge},
 		{"link", "set", bridge, "up"},
 		{"route", "replace", Services.String(), "via", Node(1).Address().String(), "dev", bridge},
 		{"route", "replace", Pool.String(), "via", Node(1).Address().String(), "dev", bridge},

@@ -1,6 +1,5 @@
 // Package node knows how containerd, kubelet and kube-proxy are started in a machine to
-// make it a node of the cluster. It writes their files and says their command lines; it
-// starts nothing.
+// make it a node of the cluster: their files and their command lines. It starts nothing.
 //
 // The settings are those of a small machine without systemd and without the privilege to
 // lower a process's OOM score: see the comments.
@@ -52,34 +51,34 @@ type values struct {
 	Group, CA, Cert, Key, SandboxImage string
 }
 
-// Commands writes the files and returns what is to run in the machine.
-func Commands(c Config) ([]supervise.Command, error) {
-	commands, err := c.commands()
-	if err != nil {
-		return nil, fmt.Errorf("prepare node %s: %w", c.Name, err)
+// Configure adds to the machine's spec what makes it a node.
+func (c Config) Configure(spec *machine.Spec) error {
+	if err := c.configure(spec); err != nil {
+		return fmt.Errorf("prepare node %s: %w", c.Name, err)
 	}
-	return commands, nil
+	return nil
 }
 
-func (c Config) commands() ([]supervise.Command, error) {
+func (c Config) configure(spec *machine.Spec) error {
 	// Who the kubelet is decides what the API server lets it read and write.
 	subject := pki.Subject{CommonName: "system:node:" + c.Name, Organizations: []string{"system:nodes"}, Hosts: []string{c.Name, c.Address.String()}}
 	pair, err := c.Authority.Issue(c.Name, subject)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	conf := filepath.Join(c.Machine.Dir(), "conf")
 	if err := os.MkdirAll(conf, 0o700); err != nil {
-		return nil, err
+		return err
 	}
 	kubelet, proxy := filepath.Join(conf, "kubelet.kubeconfig"), filepath.Join(conf, "kube-proxy.kubeconfig")
 	if err := c.Authority.Kubeconfig(kubelet, c.Name, c.Server, subject); err != nil {
-		return nil, err
+		return err
 	}
 	if err := c.Authority.Kubeconfig(proxy, "kube-proxy", c.Server, pki.Subject{CommonName: "system:kube-proxy"}); err != nil {
-		return nil, err
+		return err
 	}
 	v := values{Config: c, Group: c.Machine.Group(), CA: c.Authority.Pair().CertFile, Cert: pair.CertFile, Key: pair.KeyFile, SandboxImage: SandboxImage}
+	spec.Files = map[string]string{}
 	for name, target := range map[string]string{
 		"containerd.toml": filepath.Join(conf, "containerd.toml"),
 		"kubelet.yaml":    filepath.Join(conf, "kubelet.yaml"),
@@ -87,47 +86,40 @@ func (c Config) commands() ([]supervise.Command, error) {
 		"resolv.conf":     c.Machine.Overlay("/etc/resolv.conf"),
 		"pods.conflist":   c.Machine.Overlay("/etc/cni/net.d/10-pods.conflist"),
 	} {
-		if err := render(name, target, v); err != nil {
-			return nil, err
+		if spec.Files[target], err = render(name, v); err != nil {
+			return err
 		}
 	}
 	for _, p := range plugins {
 		if err := copyProgram(filepath.Join(pluginDir, p), filepath.Join(c.Machine.Overlay("/opt/cni/bin"), p)); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	// They run runc, mount, nft and the like, whatever the caller's path is.
 	env := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
-	return []supervise.Command{
-		{Name: "containerd", Env: env, Args: []string{"containerd", "--config", filepath.Join(conf, "containerd.toml")}},
-		{Name: "kubelet", Env: env, Args: []string{
+	spec.Commands = append(spec.Commands,
+		supervise.Command{Name: "containerd", Env: env, Args: []string{"containerd", "--config", filepath.Join(conf, "containerd.toml")}},
+		supervise.Command{Name: "kubelet", Env: env, Args: []string{
 			c.Program, "kubelet",
 			"--config=" + filepath.Join(conf, "kubelet.yaml"),
 			"--kubeconfig=" + kubelet,
 			"--hostname-override=" + c.Name,
 			"--node-ip=" + c.Address.String(),
 		}},
-		{Name: "kube-proxy", Env: env, Args: []string{c.Program, "kube-proxy", "--config=" + filepath.Join(conf, "kube-proxy.yaml")}},
-	}, nil
+		supervise.Command{Name: "kube-proxy", Env: env, Args: []string{c.Program, "kube-proxy", "--config=" + filepath.Join(conf, "kube-proxy.yaml")}},
+	)
+	return nil
 }
 
-// render replaces a file only if it would be another: a machine that runs sees it.
-func render(name, target string, v values) error {
+// render fills in one of the embedded files.
+func render(name string, v values) (string, error) {
 	t, err := template.New(name).Option("missingkey=error").ParseFS(files, "files/"+name)
 	if err != nil {
-		return err
+		return "", err
 	}
 	var text strings.Builder
-	if err := t.Execute(&text, v); err != nil {
-		return err
-	}
-	if old, err := os.ReadFile(target); err == nil && string(old) == text.String() {
-		return nil
-	}
-	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(target, []byte(text.String()), 0o644)
+	err = t.Execute(&text, v)
+	return text.String(), err
 }
 
 // copyProgram copies a file that is not there yet.
