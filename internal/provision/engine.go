@@ -141,10 +141,14 @@ func (e *Engine) reconcile(ctx context.Context) error {
 	e.mu.Unlock()
 	var errs []error
 	for _, s := range p.Apply {
-		if _, err := e.services.Apply(ctx, s, metav1.ApplyOptions{FieldManager: front.FieldManager, Force: true}); err != nil {
+		made, err := e.services.Apply(ctx, s, metav1.ApplyOptions{FieldManager: front.FieldManager, Force: true})
+		if err != nil {
 			errs = append(errs, fmt.Errorf("apply Service %s: %w", *s.Name, err))
 			continue
 		}
+		e.mu.Lock()
+		e.seen[*s.Name] = made // its ports are taken from now on, not from when it is observed
+		e.mu.Unlock()
 		e.c.Log.Info("Service applied", logkey.Object, *s.Name)
 	}
 	for _, name := range p.Delete {
