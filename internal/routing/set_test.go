@@ -11,7 +11,8 @@ import (
 	"aether.io/aether/internal/object"
 )
 
-// suburb is a ListenerSet with one listener, and a route that attaches to it.
+// suburb is a ListenerSet with one listener, a route that attaches to it, and a policy of
+// the route's Service.
 func suburb(i int) []object.Change {
 	name := fmt.Sprintf("set%d", i)
 	set := &gatewayv1.ListenerSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Generation: 1}}
@@ -20,7 +21,9 @@ func suburb(i int) []object.Change {
 	r := townRoute(i, 1)
 	r.Name, r.Spec.Hostnames = name, nil
 	r.Spec.ParentRefs = []gatewayv1.ParentReference{{Kind: ptr.To[gatewayv1.Kind]("ListenerSet"), Name: gatewayv1.ObjectName(name)}}
-	return []object.Change{change(set, object.ListenerSet), change(r, object.HTTPRoute)}
+	p := townPolicy(i)
+	p.Name = name
+	return []object.Change{change(set, object.ListenerSet), change(r, object.HTTPRoute), change(p, object.BackendTLSPolicy)}
 }
 
 // A ListenerSet that comes is looked at by what binds the port and by the status of those

@@ -119,12 +119,22 @@ func (u *Units) reportPolicy(c *sheet.Cell, n key.Name) none {
 	return none{}
 }
 
+// computeBorn is when a Gateway was made, in Unix seconds, apart from all else of it: a
+// policy is not looked at again for every listener of every Gateway that uses it.
+func (u *Units) computeBorn(c *sheet.Cell, n key.Name) int64 {
+	o, _, there := see[*gatewayv1.Gateway](u, c, n.Object(object.Gateway))
+	if !there {
+		return 0
+	}
+	return o.CreationTimestamp.Unix()
+}
+
 // byAge orders Gateways so that one that comes does not push another out of a list: the
 // oldest first, then by namespace and name.
 func (u *Units) byAge(c *sheet.Cell, gateways map[key.Name]none) func(a, b key.Name) int {
 	created := make(map[key.Name]int64, len(gateways))
 	for gw := range gateways {
-		created[gw] = u.gateway.Get(c, gw).Created
+		created[gw] = u.born.Get(c, gw)
 	}
 	return func(a, b key.Name) int { return cmp.Or(cmp.Compare(created[a], created[b]), a.Compare(b)) }
 }

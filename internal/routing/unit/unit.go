@@ -78,6 +78,7 @@ type Units struct {
 	effective *sheet.Formula[string, effective]
 	class     *sheet.Formula[key.Name, class]
 	gateway   *sheet.Formula[key.Name, ownGateway]
+	born      *sheet.Formula[key.Name, int64]
 	set       *sheet.Formula[key.Name, key.Name]
 	owner     *sheet.Formula[claim, key.Name]
 	parent    *sheet.Formula[key.Name, parent]
@@ -129,6 +130,7 @@ func (u *Units) makeFormulas() {
 	grant := sheet.NewFormula(s, u.computeGrant)
 	u.effective = sheet.NewFormula(s, u.computeEffective)
 	u.class = sheet.NewFormula(s, u.computeClass)
+	u.born = sheet.NewFormula(s, u.computeBorn)
 	u.set = sheet.NewFormula(s, u.computeSet)
 	u.gateway = sheet.NewFormula(s, u.computeGateway)
 	u.owner = sheet.NewFormula(s, u.computeOwner)
