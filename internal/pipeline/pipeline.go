@@ -341,7 +341,7 @@ func (p *Pipeline) judge() {
 	guilty := make(map[object.Key]string, len(convicted))
 	for k, v := range convicted {
 		p.held[k] = v.Instead
-		guilty[k] = v.Detail
+		guilty[k] = sentence(v)
 		if _, known := p.guilty[k]; !known {
 			p.c.Log.Warn("object quarantined: Envoy refuses what it makes", logkey.Object, k.String(), logkey.Resource, v.Resource.String(), logkey.Reason, v.Detail)
 		}
@@ -358,6 +358,15 @@ func (p *Pipeline) judge() {
 		default: // keep has not come to the last one yet, and will see this too
 		}
 	}
+}
+
+// sentence is a conviction as its object's status tells it.
+func sentence(v quarantine.Conviction) string {
+	effect := "an earlier version, which Envoy accepts, stays in effect"
+	if v.Instead == nil {
+		effect = "it is left out, because no earlier version that Envoy accepts is known"
+	}
+	return effect + "; it refused this one: " + v.Detail
 }
 
 // noteProxies compares proxies with the last pulse and tells what differs. What is

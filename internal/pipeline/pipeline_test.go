@@ -37,7 +37,7 @@ func TestARefusedChangeIsHeldAndItsNeighborIsNot(t *testing.T) {
 	r.proxy("r2=2")
 	r.apply(map[int]int64{2: 2, 3: 2})
 	r.until("r2 is held at its earlier version and r3 is not", func() bool {
-		return slices.Equal(r.current(), []string{"r1=1", "r2=1", "r3=2"}) && r.statuses.quarantined()[route(2)] == "shared has no r2=2"
+		return slices.Equal(r.current(), []string{"r1=1", "r2=1", "r3=2"}) && r.statuses.quarantined()[route(2)] == "an earlier version, which Envoy accepts, stays in effect; it refused this one: shared has no r2=2"
 	})
 	r.until("no copy is left", func() bool { return r.resource("shared:trial") == nil })
 	r.apply(map[int]int64{2: 3})
@@ -99,6 +99,9 @@ func TestWithoutHistoryTheSearchTakesNothingAwayThatWorks(t *testing.T) {
 	if e.tried == 0 {
 		t.Error("nothing was tried in a copy")
 	}
+	if got, want := r.statuses.quarantined()[route(7)], "it is left out, because no earlier version that Envoy accepts is known; it refused this one: shared has no r7=2"; got != want {
+		t.Errorf("told %q, want %q", got, want)
+	}
 }
 
 func TestAConvictionOutlivesTheController(t *testing.T) {
@@ -112,7 +115,7 @@ func TestAConvictionOutlivesTheController(t *testing.T) {
 	tried := e.tried
 	for range 2 {
 		r.restart(nil, e)
-		if r.statuses.quarantined()[route(7)] != "shared has no r7=2" || r.recorder.quarantined[route(7)] == "" {
+		if !strings.HasSuffix(r.statuses.quarantined()[route(7)], "this one: shared has no r7=2") || r.recorder.quarantined[route(7)] == "" {
 			t.Errorf("held at once: %v, recorded %v, want r7", r.statuses.quarantined(), r.recorder.quarantined)
 		}
 		r.until("the proxy has taken all", func() bool { return r.settled("proxy") })
@@ -127,7 +130,7 @@ func TestAConvictionOutlivesTheController(t *testing.T) {
 	// Edited for the worse while no controller ran, it still has what Envoy runs to fall back to.
 	r.restart(map[int]int64{7: 3}, e)
 	r.until("r7 is found again", func() bool {
-		return r.statuses.quarantined()[route(7)] == "shared has no r7=3" && r.settled("proxy")
+		return strings.HasSuffix(r.statuses.quarantined()[route(7)], "this one: shared has no r7=3") && r.settled("proxy")
 	})
 	if lost := e.losses(); len(lost) > 0 || !slices.Contains(e.runs(), "r7=1") {
 		t.Errorf("taken away: %v; it runs %v, want r7 at 1", lost, e.runs())
@@ -245,10 +248,10 @@ func TestRandomEditsAndRestartsTakeNoWorkingRouteAway(t *testing.T) {
 	for seed := range uint64(25) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 4))
-			r := newRig(t)
+			odd := func(content string) bool { return (content[len(content)-1]-'0')%2 == 1 }
+			r := newStrictRig(t, odd)
 			n := 3 + random.IntN(20)
 			r.apply(all(n, 2))
-			odd := func(content string) bool { return (content[len(content)-1]-'0')%2 == 1 }
 			e := &envoy{id: "proxy", bad: odd, gone: map[string]bool{}}
 			r.connect(e)
 			excused := map[string]bool{}

@@ -398,6 +398,30 @@ func must[T any](v T, err error) T {
 	return v
 }
 
+// publisher is a world that looks at what is published: the shared resource has every
+// innocent route, as it is now, at every moment.
+type publisher struct {
+	*world.World
+	graph *graph
+	bad   func(content string) bool // nil: do not look
+	lacks func(content string)
+}
+
+func (p publisher) Publish(deltas map[scope.Scope]resource.Delta, mark watermark.Mark) {
+	for _, r := range deltas[scope.SharedPool()].Changed {
+		if r.Name.Name != "shared" || p.bad == nil {
+			continue
+		}
+		has := contents(r)
+		for k, o := range p.graph.objects { // the pipeline's lock is held
+			if c := fmt.Sprintf("%s=%d", k.Name, o.GetGeneration()); k.Kind == object.HTTPRoute && !p.bad(c) && !slices.Contains(has, c) {
+				p.lacks(c)
+			}
+		}
+	}
+	p.World.Publish(deltas, mark)
+}
+
 // rig is a controller and its proxies.
 type rig struct {
 	t        *testing.T
@@ -408,6 +432,7 @@ type rig struct {
 	store    *store
 	objects  map[object.Key]object.Object
 	unread   error               // of the store when the controller started
+	bad      func(string) bool   // what every proxy refuses; nil: not told
 	recalled map[object.Key]bool // what the store knew when the controller started
 	seq      uint64
 	stop     func() // ends the controller and the proxies' streams
@@ -417,7 +442,13 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	r := &rig{t: t, store: &store{}, objects: map[object.Key]object.Object{}}
+	return newStrictRig(t, nil)
+}
+
+// newStrictRig fails the test if anything is published without an innocent route.
+func newStrictRig(t *testing.T, bad func(content string) bool) *rig {
+	t.Helper()
+	r := &rig{t: t, bad: bad, store: &store{}, objects: map[object.Key]object.Object{}}
 	r.start()
 	t.Cleanup(func() { r.stop() })
 	return r
@@ -426,7 +457,11 @@ func newRig(t *testing.T) *rig {
 // start starts a controller that knows nothing but what is in the store.
 func (r *rig) start() {
 	r.world, r.statuses, r.recorder = world.New(world.Config{}), &statuses{pulses: make(chan struct{}, 1)}, &recorder{}
-	r.p = must(pipeline.New(pipeline.Config{Graph: newGraph(), World: r.world, Statuses: r.statuses, Recorder: r.recorder, Store: r.store}))
+	g := newGraph()
+	w := publisher{World: r.world, graph: g, bad: r.bad, lacks: func(content string) {
+		r.t.Errorf("the shared resource was published without %s, which is innocent", content)
+	}}
+	r.p = must(pipeline.New(pipeline.Config{Graph: g, World: w, Statuses: r.statuses, Recorder: r.recorder, Store: r.store}))
 	var cancel context.CancelFunc
 	r.ctx, cancel = context.WithCancel(context.Background())
 	r.parts = &sync.WaitGroup{}

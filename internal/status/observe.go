@@ -49,7 +49,7 @@ type outcome struct {
 }
 
 // observe returns a copy of wanted's value in which the observed conditions are filled
-// in. held is why the object is quarantined, empty if it is not. before is what was
+// in. held says that the object is quarantined, and why; empty if it is not. before is what was
 // written last: what was live stays so until a proxy says otherwise, because a proxy
 // that is away keeps serving what it had.
 func observe(wanted routing.Status, verdicts []fleet.Verdict, held string, before *Document) (any, openness) {
@@ -153,7 +153,7 @@ func applied(wanted routing.Status, verdicts []fleet.Verdict, held string, befor
 func judge(v fleet.Verdict, held string, wasLive bool) outcome {
 	switch {
 	case held != "":
-		return outcome{troubled, metav1.ConditionFalse, ReasonRefused, "the last accepted version stays in effect; Envoy refused this one: " + held}
+		return outcome{troubled, metav1.ConditionFalse, ReasonRefused, held}
 	case len(v.Refused) > 0:
 		reason := ReasonRefused
 		if strings.Contains(v.Refused[0].Detail, cannotBind) {

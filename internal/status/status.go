@@ -139,7 +139,7 @@ func (e *Engine) Update(statuses []routing.Status) {
 	e.poke()
 }
 
-// Hold says which objects are quarantined, and what Envoy said of them.
+// Hold says which objects are quarantined, and to people why and what is in effect instead.
 func (e *Engine) Hold(held map[object.Key]string) {
 	e.mu.Lock()
 	for k := range e.held {
