@@ -17,6 +17,7 @@ type Attachment struct {
 	Rejected condition.Problem
 	Sections []string   // to which the route is attached
 	Hosts    []key.Host // where it is served, sorted
+	Isolated []string   // hosts of those sections that never reach it: another section has them more specifically; sorted
 }
 
 // Attach decides one parentRef: of the parent's own sections those that it selects, those
@@ -26,6 +27,7 @@ type Attachment struct {
 // a route of any other never sees them (listener isolation).
 func Attach(sections []Section, parent key.Parent, r *gatewayv1.HTTPRoute, ref *gatewayv1.ParentReference, labelsOf func(string) labels.Set, holder func(key.Port, string) string) Attachment {
 	var a Attachment
+	var lost []key.Host
 	selected, allowed := false, false
 	for _, s := range sections {
 		if ref.SectionName != nil && *ref.SectionName != "" && string(*ref.SectionName) != s.Name ||
@@ -43,8 +45,12 @@ func Attach(sections []Section, parent key.Parent, r *gatewayv1.HTTPRoute, ref *
 		}
 		a.Sections = append(a.Sections, s.Name)
 		for _, h := range shared {
-			if s.Accepted() && holder(s.Table.Port, h) == s.ID() {
+			switch {
+			case !s.Accepted():
+			case holder(s.Table.Port, h) == s.ID():
 				a.Hosts = append(a.Hosts, key.Host{Table: s.Table, Host: h})
+			default:
+				lost = append(lost, key.Host{Table: s.Table, Host: h})
 			}
 		}
 	}
@@ -58,6 +64,14 @@ func Attach(sections []Section, parent key.Parent, r *gatewayv1.HTTPRoute, ref *
 	}
 	slices.SortFunc(a.Hosts, key.Host.Compare)
 	a.Hosts = slices.Compact(a.Hosts)
+	for _, l := range lost {
+		served := func(h key.Host) bool { return h.Host == l.Host && h.Table.Port == l.Table.Port }
+		if !slices.ContainsFunc(a.Hosts, served) {
+			a.Isolated = append(a.Isolated, l.Host)
+		}
+	}
+	slices.Sort(a.Isolated)
+	a.Isolated = slices.Compact(a.Isolated)
 	return a
 }
 

@@ -91,19 +91,22 @@ func (g Gateway) accepted() metav1.Condition {
 	return condition.True(kind, invalid, noting(listeners, notes))
 }
 
-// maxNamed is the number of objects that a message names.
+// maxNamed is the number of objects or hosts that a message names.
 const maxNamed = 8
 
+func few(list []string) string {
+	if left := len(list) - maxNamed; left > 0 {
+		list = append(slices.Clone(list[:maxNamed]), fmt.Sprintf("%d more", left))
+	}
+	return strings.Join(list, ", ")
+}
+
 func policies(list []key.Name) string {
-	names := make([]string, 0, maxNamed+1)
-	for i, n := range list {
-		if i == maxNamed {
-			names = append(names, fmt.Sprintf("%d more", len(list)-maxNamed))
-			break
-		}
+	names := make([]string, 0, len(list))
+	for _, n := range list {
 		names = append(names, n.String())
 	}
-	return "BackendTLSPolicies " + strings.Join(names, ", ")
+	return "BackendTLSPolicies " + few(names)
 }
 
 // noting adds to a message what else there is to know.

@@ -138,7 +138,7 @@ func (u *Units) reportRoute(c *sheet.Cell, n key.Name) none {
 	value := &gatewayv1.HTTPRouteStatus{}
 	s := report.Status{Key: n.Object(object.HTTPRoute), Generation: e.Generation, Value: value}
 	for i, p := range r.Parents {
-		value.Parents = append(value.Parents, report.RouteParent(u.config.ControllerName, r.Generation, p.Ref, p.Rejected, p.Rules))
+		value.Parents = append(value.Parents, report.RouteParent(u.config.ControllerName, r.Generation, p.Ref, p.Attachment, p.Rules))
 		var need []resource.Name
 		for _, h := range p.Hosts {
 			need = append(need, u.tables.Scope(c, h)...)
