@@ -128,7 +128,12 @@ func (c *controller) makeRouting() error {
 	}); err != nil {
 		return err
 	}
-	c.files, err = source.NewDirectory(source.DirectoryConfig{Dir: c.f.directory, StateDir: c.state.Root(), Log: c.log})
+	c.files, err = source.NewDirectory(source.DirectoryConfig{
+		Dir: c.f.directory, StateDir: c.state.Root(), Log: c.log,
+		Progress: func(done, of int) {
+			c.moments.Add(time.Now(), journal.Progress, fmt.Sprintf("%d of %d files are read", done, of), nil)
+		},
+	})
 	return err
 }
 

@@ -25,7 +25,8 @@ const (
 	Change         Kind = "change"  // of configuration, Detail is a changelog.Entry
 	Problem        Kind = "problem" // with an input
 	Unread         Kind = "unread"  // input that is none of ours
-	Mended         Kind = "mended"  // what was a Problem is none any more
+	Progress       Kind = "progress"
+	Mended         Kind = "mended" // what was a Problem is none any more
 )
 
 // Event is one moment.

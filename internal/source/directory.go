@@ -26,11 +26,14 @@ import (
 
 // DirectoryConfig is what a Directory is made from.
 type DirectoryConfig struct {
-	Dir       string           // the manifests
-	StateDir  string           // D; source/ and last-good/ in it are the source's. It must not be inside Dir, except hidden
-	Validator *crd.Validator   // nil: the embedded definitions
-	Log       *slog.Logger     // nil: none
-	Now       func() time.Time // nil: time.Now; for creation times and problems
+	Dir       string         // the manifests
+	StateDir  string         // D; source/ and last-good/ in it are the source's. It must not be inside Dir, except hidden
+	Validator *crd.Validator // nil: the embedded definitions
+	Log       *slog.Logger   // nil: none
+	// Progress is told of a load that takes long, every few seconds, how many of its files are
+	// done; from any goroutine, one call at a time. nil: nobody.
+	Progress func(done, of int)
+	Now      func() time.Time // nil: time.Now; for creation times and problems
 }
 
 // Directory is a source of manifests in a directory.
@@ -43,6 +46,7 @@ type Directory struct {
 
 	decoder *manifest.Decoder
 	disk    disk.Config // how manifests are looked at; only tests change it
+	tell    func(done, of int)
 	log     *slog.Logger
 	now     func() time.Time
 }
@@ -78,6 +82,9 @@ func NewDirectory(cfg DirectoryConfig) (*Directory, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
+	if cfg.Progress == nil {
+		cfg.Progress = func(int, int) {}
+	}
 	return &Directory{
 		dir:      dir,
 		state:    state,
@@ -85,7 +92,7 @@ func NewDirectory(cfg DirectoryConfig) (*Directory, error) {
 		position: filepath.Join(state, "source", "position.json"),
 		copies:   filepath.Join(state, "last-good"),
 		decoder:  manifest.NewDecoder(cfg.Validator),
-		log:      cfg.Log, now: cfg.Now,
+		log:      cfg.Log, now: cfg.Now, tell: cfg.Progress,
 	}, nil
 }
 

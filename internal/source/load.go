@@ -11,6 +11,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -26,6 +28,7 @@ import (
 // is only read meanwhile. The order of paths is kept.
 func (f *following) loadAll(ctx context.Context, paths []string) []loaded {
 	out := make([]loaded, len(paths))
+	progress := &progress{of: len(paths), tell: f.tell, every: tellEvery, due: time.Now().Add(tellEvery)}
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i, p := range paths {
@@ -36,12 +39,38 @@ func (f *following) loadAll(ctx context.Context, paths []string) []loaded {
 		group.Go(func() error {
 			if ctx.Err() == nil {
 				out[i] = f.load(ctx, p)
+				progress.step(time.Now())
 			}
 			return nil
 		})
 	}
 	_ = group.Wait() // each outcome is in out
 	return out
+}
+
+// tellEvery is how often it is told how far a load is.
+const tellEvery = 3 * time.Second
+
+// progress is how far a load is.
+type progress struct {
+	of    int
+	tell  func(done, of int)
+	every time.Duration
+
+	mu   sync.Mutex // guards what follows, and is held while telling
+	done int
+	due  time.Time // when to tell next
+}
+
+// step says that one more is done.
+func (p *progress) step(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done++
+	if now.After(p.due) && p.done < p.of {
+		p.due = now.Add(p.every)
+		p.tell(p.done, p.of)
+	}
 }
 
 // load has no effect; index.take takes over what it returns.
