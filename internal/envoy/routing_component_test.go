@@ -184,7 +184,8 @@ func routingCases() map[string]routingCase {
 }
 
 func TestRequestsFindTheirRouteInBothModes(t *testing.T) {
-	p := serveWorld(t, newRig(t))
+	r := newRig(t)
+	p := serveWorld(t, r)
 	for name, c := range routingCases() {
 		t.Run(name, func(t *testing.T) {
 			line := c.line
@@ -246,6 +247,11 @@ func TestRequestsFindTheirRouteInBothModes(t *testing.T) {
 					t.Errorf("%s: %v too", host, count)
 				}
 			}
+		}
+	})
+	t.Run("what has no endpoint to go to is answered at once", func(t *testing.T) {
+		if tried := r.get("/stats?filter=ns/empty/80.upstream_rq_retry$"); !strings.HasSuffix(strings.TrimSpace(tried), ": 0") {
+			t.Errorf("Envoy counts %q", tried)
 		}
 	})
 	t.Run("what goes upstream has nothing of ours", func(t *testing.T) {

@@ -207,6 +207,25 @@ func TestPathsAreMadePlainBeforeTheyAreMatched(t *testing.T) {
 	})
 }
 
+// The lengths are the most that the definitions of routes let them have.
+func TestARegularExpressionMayBeAsLongAsRoutesLetIt(t *testing.T) {
+	inBothModes(t, func(t *testing.T, w *world) {
+		const host = "regex.example.com"
+		path, value, query := "/"+strings.Repeat("a", 1023), strings.Repeat("b", 4096), strings.Repeat("c", 1024)
+		matches := fmt.Sprintf(`rules: [{matches: [{
+  path: {type: RegularExpression, value: "%s"},
+  headers: [{type: RegularExpression, name: x-long, value: "%s"}],
+  queryParams: [{type: RegularExpression, name: q, value: "%s"}]}], `, path, value, query)
+		w.apply(t, host+".yaml", strings.Replace(manifests(host, startEcho(t).Port, ""), "rules: [{", matches, 1))
+		for more, want := range map[string]int{"": http.StatusOK, "x": http.StatusNotFound} {
+			resp, _, err := w.say(t, fmt.Sprintf("GET %s%s?q=%s HTTP/1.1\r\nHost: %s\r\nX-Long: %s\r\n\r\n", path, more, query, host, value))
+			if err != nil || resp.StatusCode != want {
+				t.Errorf("with %q more: %v, %v, want %d", more, resp, err, want)
+			}
+		}
+	})
+}
+
 func TestAClientThatExpects100IsToldToGoOn(t *testing.T) {
 	inBothModes(t, func(t *testing.T, w *world) {
 		w.route(t, "continue.example.com", startEcho(t).Port, "")
