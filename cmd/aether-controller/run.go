@@ -82,12 +82,42 @@ func serve(ctx context.Context, f flags, log *slog.Logger) error {
 		run.Part{Name: "pipeline", Run: c.pipeline.Run},
 		run.Part{Name: "changelog", Run: c.changes.Run},
 		run.Part{Name: "status", Run: c.statuses.Run},
+		run.Part{Name: "state directory", Run: c.watchState},
 		run.Part{Name: "bootstrap listener", Run: c.serveBootstrap},
 		run.Part{Name: "stream listener", Run: c.serveStreams},
 		run.Part{Name: "inspection", Run: func(ctx context.Context) error {
 			return inspect.Serve(ctx, c.log, c.state.ControllerSocket(), c.handler())
 		}},
 	)
+}
+
+// lookAtState is how often it is looked whether the state directory is still the same.
+const lookAtState = time.Second
+
+// watchState has all that is in the state directory written again when it was made anew.
+func (c *controller) watchState(ctx context.Context) error {
+	made, err := c.state.Made()
+	if err != nil {
+		c.log.Warn("the state directory is nobody's", logkey.Error, err)
+	}
+	tick := time.NewTicker(lookAtState)
+	defer tick.Stop()
+	// Exits: ctx is done.
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+		now, err := c.state.Made()
+		if err != nil || now.Same(made) {
+			continue
+		}
+		made = now
+		c.log.Warn("the state directory was made anew; writing it again")
+		c.files.Rewrite()
+		c.statuses.Rewrite()
+	}
 }
 
 func (c *controller) makeIdentity() error {

@@ -135,26 +135,39 @@ func (a *Authority) Run(ctx context.Context) error {
 	}
 }
 
-// refresh looks at the store once and brings its content into use.
+// refresh looks at the store once, and has what is trusted published, whatever became of
+// the store.
 func (a *Authority) refresh(ctx context.Context) error {
+	err := a.follow(ctx)
+	roots := a.Roots()
+	if a.cfg.Publisher == nil || roots.IsZero() {
+		return err
+	}
+	unpublished := a.cfg.Publisher.Publish(ctx, roots)
+	switch {
+	case unpublished != nil && err != nil:
+		return fmt.Errorf("%w; publish trust bundle: %w", err, unpublished)
+	case unpublished != nil:
+		return fmt.Errorf("publish trust bundle: %w", unpublished)
+	}
+	return err
+}
+
+// follow brings the store's content into use.
+func (a *Authority) follow(ctx context.Context) error {
 	m, err := a.load(ctx)
 	if err != nil {
 		return err
 	}
-	if !m.Equal(a.seen) || a.current() == nil {
-		is, err := parse(m, a.cfg.TrustDomain, a.cfg.Now())
-		if err != nil {
-			return err
-		}
-		a.adopt(is)
-		a.seen = m
-	}
-	if a.cfg.Publisher == nil {
+	if m.Equal(a.seen) && a.current() != nil {
 		return nil
 	}
-	if err := a.cfg.Publisher.Publish(ctx, a.Roots()); err != nil {
-		return fmt.Errorf("publish trust bundle: %w", err)
+	is, err := parse(m, a.cfg.TrustDomain, a.cfg.Now())
+	if err != nil {
+		return err
 	}
+	a.adopt(is)
+	a.seen = m
 	return nil
 }
 

@@ -47,6 +47,7 @@ type Directory struct {
 	decoder *manifest.Decoder
 	disk    disk.Config // how manifests are looked at; only tests change it
 	tell    func(done, of int)
+	rewrite chan struct{} // capacity 1: the state directory is another one
 	log     *slog.Logger
 	now     func() time.Time
 }
@@ -92,8 +93,16 @@ func NewDirectory(cfg DirectoryConfig) (*Directory, error) {
 		position: filepath.Join(state, "source", "position.json"),
 		copies:   filepath.Join(state, "last-good"),
 		decoder:  manifest.NewDecoder(cfg.Validator),
-		log:      cfg.Log, now: cfg.Now, tell: cfg.Progress,
+		log:      cfg.Log, now: cfg.Now, tell: cfg.Progress, rewrite: make(chan struct{}, 1),
 	}, nil
+}
+
+// Rewrite has all that is remembered written again, because the state directory was made anew.
+func (d *Directory) Rewrite() {
+	select {
+	case d.rewrite <- struct{}{}:
+	default: // it will be
+	}
 }
 
 // Run reads the directory and then follows it until ctx is done, which is no error. It
@@ -127,6 +136,8 @@ func (d *Directory) Run(ctx context.Context, sink func(context.Context, Batch) e
 			return nil
 		case <-f.tree.Wake():
 		case <-f.keeper.News():
+		case <-d.rewrite:
+			f.rewriteAll()
 		case <-timer.C:
 		}
 		timer.Stop()
@@ -310,6 +321,15 @@ func (f *following) forget() {
 		}
 	}
 	f.keeper.KeepOnly(slices.Collect(maps.Keys(f.index.files)))
+}
+
+// rewriteAll writes again what must outlive the process.
+func (f *following) rewriteAll() {
+	f.position.Rewrite()
+	f.keeper.Rewrite()
+	for path := range f.index.files {
+		f.keepFile(path)
+	}
 }
 
 // keepFile has the good versions of a file kept across restarts.

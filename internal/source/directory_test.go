@@ -43,6 +43,7 @@ type rig struct {
 	dir, state string
 	now        time.Time
 	disk       disk.Config
+	source     *Directory
 	stop       func()
 	batches    chan Batch
 
@@ -69,6 +70,7 @@ func (r *rig) start() *rig {
 	d, err := NewDirectory(DirectoryConfig{Dir: r.dir, StateDir: r.state, Validator: v, Now: func() time.Time { return now }})
 	r.must(err)
 	d.disk = r.disk
+	r.source = d
 	r.objects, r.all, r.batches = map[object.Key]object.Object{}, nil, make(chan Batch)
 	r.refused = map[object.Key]string{}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -126,6 +126,24 @@ func TestWhatDoesNotAnswerAtTheStartIsWhatItWas(t *testing.T) {
 	}
 }
 
+func TestAStateDirectoryThatIsRemovedIsWrittenAgain(t *testing.T) {
+	r := newRig(t)
+	r.write("a.yaml", configMap("a", "1"))
+	r.start()
+	r.write("a.yaml", broken)
+	r.problems("Refused a.yaml")
+	before := r.object("ConfigMap/default/a").GetUID()
+	r.must(os.RemoveAll(r.state))
+	r.source.Rewrite()
+	r.write("b.yaml", configMap("b", "1"))
+	r.wantValue("b", "1")
+	r.restart()
+	r.wantValue("a", "1")
+	if now := r.object("ConfigMap/default/a").GetUID(); now != before {
+		t.Errorf("after a restart it is another object: %s, %s before", now, before)
+	}
+}
+
 func TestAStateDirectoryThatTakesNothingIsToldAndManifestsAreFollowed(t *testing.T) {
 	r := newRig(t)
 	copies := filepath.Join(r.state, "last-good")

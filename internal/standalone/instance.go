@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"time"
 
 	"aether.io/aether/internal/atomicfile"
@@ -60,8 +61,8 @@ func (in *Instance) Run(ctx context.Context) error {
 	_ = os.Remove(in.c.State.Ready())
 	defer func() { _ = os.Remove(in.c.State.Ready()) }()
 
-	logs, err := openLogs(in.c.State)
-	if err != nil {
+	logs := &logFiles{}
+	if err := logs.reopen(in.c.State); err != nil {
 		return err
 	}
 	defer logs.close()
@@ -87,7 +88,9 @@ func (in *Instance) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	parts = append(parts, run.Part{Name: "settings", Run: func(ctx context.Context) error {
+	parts = append(parts, run.Part{Name: "state directory", Run: func(ctx context.Context) error {
+		return in.watchState(ctx, n, logs, settings)
+	}}, run.Part{Name: "settings", Run: func(ctx context.Context) error {
 		n.keep(ctx, in.c.State.Settings(), settings)
 		<-ctx.Done()
 		return ctx.Err()
@@ -130,18 +133,19 @@ func ReadSettings(d statedir.Dir) (Settings, error) {
 
 // parts lists everything that runs. Processes have contexts of their own because they
 // are stopped later than the rest.
-func (in *Instance) parts(control, envoy context.Context, n *narrator, sockets *controlPorts, logs logFiles) ([]run.Part, error) {
+func (in *Instance) parts(control, envoy context.Context, n *narrator, sockets *controlPorts, logs *logFiles) ([]run.Part, error) {
 	var parts []run.Part
 	add := func(own context.Context, name string, command func() *exec.Cmd) error {
 		var logged int64 // where in its log this run of the process began; child calls in turn
 		p, err := child.New(child.Config{Name: name, PIDFile: in.c.State.PIDFile(name), Log: in.c.Log, Command: func() *exec.Cmd {
 			cmd := command()
-			cmd.Stdout, cmd.Stderr = logs[name], logs[name]
-			if info, err := logs[name].Stat(); err == nil {
+			log := logs.of(name)
+			cmd.Stdout, cmd.Stderr = log, log
+			if info, err := log.Stat(); err == nil {
 				logged = info.Size()
 			}
 			return cmd
-		}, OnStart: func(int) { n.started(name) }, OnExit: func(e child.Exit) { n.lastWords(name, e, logged) }})
+		}, OnStart: func(pid int) { n.started(name, pid) }, OnExit: func(e child.Exit) { n.lastWords(name, e, logged) }})
 		if err != nil {
 			return err
 		}
@@ -297,23 +301,44 @@ func (in *Instance) envoy() *exec.Cmd {
 }
 
 // logFiles is where each process's output goes.
-type logFiles map[string]*os.File
+type logFiles struct {
+	mu   sync.Mutex // guards what follows
+	open map[string]*os.File
+}
 
-func openLogs(d statedir.Dir) (logFiles, error) {
-	logs := logFiles{}
+// reopen opens the files, in the place of those that were open. A process that runs keeps its own.
+func (l *logFiles) reopen(d statedir.Dir) error {
+	opened := map[string]*os.File{}
 	for _, name := range []string{"controller", "proxy", "envoy"} {
 		f, err := os.OpenFile(d.Log(name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		if err != nil {
-			logs.close()
-			return nil, fmt.Errorf("open log file: %w", err)
+			closeAll(opened)
+			return fmt.Errorf("open log file: %w", err)
 		}
-		logs[name] = f
+		opened[name] = f
 	}
-	return logs, nil
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	closeAll(l.open)
+	l.open = opened
+	return nil
 }
 
-func (l logFiles) close() {
-	for _, f := range l {
+// of is the file of one process.
+func (l *logFiles) of(name string) *os.File {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.open[name]
+}
+
+func (l *logFiles) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	closeAll(l.open)
+}
+
+func closeAll(files map[string]*os.File) {
+	for _, f := range files {
 		_ = f.Close()
 	}
 }

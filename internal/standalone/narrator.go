@@ -25,13 +25,14 @@ type narrator struct {
 	ready    bool       // changes are told only from then on: before, they are the start
 	troubles *troubles
 	starts   map[string]int       // of each process
+	pids     map[string]int       // of each process, as it was started last
 	ended    map[string]time.Time // when the end of each process was told last
 
 	look chan struct{} // capacity 1: statuses may have changed; taken by watch
 }
 
 func newNarrator(c Config) *narrator {
-	return &narrator{c: c, began: time.Now(), troubles: newTroubles(), starts: map[string]int{}, ended: map[string]time.Time{}, look: make(chan struct{}, 1)}
+	return &narrator{c: c, began: time.Now(), troubles: newTroubles(), starts: map[string]int{}, pids: map[string]int{}, ended: map[string]time.Time{}, look: make(chan struct{}, 1)}
 }
 
 // line is one line of JSON output.
@@ -67,10 +68,11 @@ func (n *narrator) follow(ctx context.Context, process, socket string) error {
 }
 
 // started notes that a process was started. A new controller says all anew.
-func (n *narrator) started(process string) {
+func (n *narrator) started(process string, pid int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.starts[process]++
+	n.pids[process] = pid
 	if process == "controller" {
 		n.troubles.forgetObjects()
 	}

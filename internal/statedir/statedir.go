@@ -107,6 +107,22 @@ func (d Dir) Open() (release func(), err error) {
 	return func() { clean(); _ = lock.Close() }, nil
 }
 
+// Made is which directory this is: not another one of that name. It is an error if there is
+// none that an instance has taken.
+func (d Dir) Made() (Made, error) {
+	info, err := os.Stat(filepath.Join(d.root, "lock"))
+	return Made{info}, err
+}
+
+// Made tells a state directory from one that was made later in its place.
+type Made struct{ lock os.FileInfo }
+
+// Same reports whether both are of one directory. Nobody writes to the lock, so that its
+// time tells it from another one with its number.
+func (m Made) Same(o Made) bool {
+	return os.SameFile(m.lock, o.lock) && m.lock.ModTime().Equal(o.lock.ModTime())
+}
+
 // Apart says whether the manifests in dir and the state can be told apart: state below
 // dir would be read as manifests, unless what it is in is hidden.
 func (d Dir) Apart(dir string) error {

@@ -87,6 +87,30 @@ func TestTheSocketsDirectoryOfBeforeIsUsedAgain(t *testing.T) {
 	}
 }
 
+func TestADirectoryThatWasMadeAgainIsAnother(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "d")
+	d, release := open(t, path)
+	defer release()
+	first, err := d.Made()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := d.Made(); err != nil || !again.Same(first) {
+		t.Errorf("it is another one, %v", err)
+	}
+	if err := os.RemoveAll(path); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Made(); err == nil {
+		t.Error("one that is removed is there")
+	}
+	_, release = open(t, path) // although this process has the lock of before
+	defer release()
+	if again, err := d.Made(); err != nil || again.Same(first) {
+		t.Errorf("it is the same as before it was removed, %v", err)
+	}
+}
+
 func TestTwoManifestDirectoriesOfOneNameAreToldApart(t *testing.T) {
 	base := t.TempDir()
 	a, err := statedir.For(base, filepath.Join(base, "x", "app"))

@@ -77,9 +77,10 @@ type Engine struct {
 	retry   map[object.Key]time.Time // writes that failed, and when they are tried again
 	failing map[object.Key]string    // what was told of them
 	pulsed  bool
-	working bool // the statuses of this round are being written
-	told    bool // there was an Update
-	swept   bool // what an earlier process left was removed
+	working bool                // the statuses of this round are being written
+	forced  map[object.Key]bool // to be written though nothing has changed
+	told    bool                // there was an Update
+	swept   bool                // what an earlier process left was removed
 }
 
 type entry struct {
@@ -114,7 +115,7 @@ func New(c Config) (*Engine, error) {
 		c: c, wake: make(chan struct{}, 1),
 		entries: map[object.Key]*entry{}, dirty: map[object.Key]bool{}, waiting: map[object.Key]bool{},
 		users: map[resource.Name]map[object.Key]bool{}, ports: map[object.Key]bool{}, held: map[object.Key]string{}, retry: map[object.Key]time.Time{},
-		failing: map[object.Key]string{},
+		failing: map[object.Key]string{}, forced: map[object.Key]bool{},
 	}, nil
 }
 
@@ -149,6 +150,18 @@ func (e *Engine) Hold(held map[object.Key]string) {
 		e.dirty[k] = true
 	}
 	e.held = maps.Clone(held)
+	e.mu.Unlock()
+	e.poke()
+}
+
+// Rewrite has every status written again, because what was written may be gone.
+func (e *Engine) Rewrite() {
+	e.mu.Lock()
+	for k, en := range e.entries {
+		if en.written != nil {
+			e.dirty[k], e.forced[k] = true, true
+		}
+	}
 	e.mu.Unlock()
 	e.poke()
 }
@@ -315,7 +328,7 @@ func (e *Engine) settle(ctx context.Context, k object.Key) {
 		e.mu.Unlock()
 		return
 	}
-	wanted, written, since, reason := en.wanted, en.written, en.since, e.held[k]
+	wanted, written, since, reason, forced := en.wanted, en.written, en.since, e.held[k], e.forced[k]
 	e.mu.Unlock()
 
 	if wanted.Value == nil {
@@ -336,7 +349,7 @@ func (e *Engine) settle(ctx context.Context, k object.Key) {
 	en.late = holdBack
 	e.mu.Unlock()
 	doc := Document{Key: k, Generation: wanted.Generation, Status: next}
-	if holdBack || written != nil && same(*written, doc) {
+	if holdBack || written != nil && !forced && same(*written, doc) {
 		return
 	}
 	e.mu.Lock()
@@ -349,6 +362,7 @@ func (e *Engine) settle(ctx context.Context, k object.Key) {
 	e.mu.Lock()
 	en.written = &doc
 	delete(e.failing, k)
+	delete(e.forced, k)
 	e.mu.Unlock()
 }
 
@@ -360,6 +374,7 @@ func (e *Engine) remove(ctx context.Context, k object.Key, en *entry) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.failing, k)
+	delete(e.forced, k)
 	if en.wanted.Value == nil { // it may have come back meanwhile
 		delete(e.entries, k)
 		delete(e.waiting, k)

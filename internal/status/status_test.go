@@ -351,6 +351,26 @@ func TestAWriteThatFailsIsTriedAgain(t *testing.T) {
 	})
 }
 
+func TestEveryStatusIsWrittenAgainWhenAsked(t *testing.T) {
+	play(t, func(t *testing.T, e *edge, en *status.Engine) {
+		e.set(live)
+		en.Update([]routing.Status{routeStatus(1), gatewayStatus("http")})
+		pass(time.Minute)
+		lull()
+		before := len(e.written)
+		en.Rewrite()
+		lull()
+		if n := len(e.written) - before; n != 2 {
+			t.Fatalf("%d were written again, want 2", n)
+		}
+		pass(time.Minute)
+		lull()
+		if n := len(e.written) - before; n != 2 {
+			t.Fatalf("%d were written in the end, want 2", n)
+		}
+	})
+}
+
 func TestAnObjectThatIsGoneLosesItsStatus(t *testing.T) {
 	play(t, func(t *testing.T, e *edge, en *status.Engine) {
 		en.Update([]routing.Status{routeStatus(1)})

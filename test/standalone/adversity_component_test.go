@@ -156,3 +156,58 @@ func TestAnEnvoyThatNeverStartsIsToldOfAgainAndAgain(t *testing.T) {
 		t.Errorf("not told, or with an error that is none:\n%s", text)
 	}
 }
+
+func TestAStateDirectoryThatIsRemovedCostsNoRequest(t *testing.T) {
+	w := start(t, map[string]string{"gateway.yaml": gateway, "a.yaml": backend(t, "a"), "route.yaml": route("one", "a")})
+	w.answers("one.example.com", http.StatusOK, "a")
+	w.write("route.yaml", "a: [") // what is served now is known from before
+	w.eventually("the file is refused", func() (bool, string) {
+		out := w.aetherctl("status")
+		return strings.Contains(out, "route.yaml"), out
+	})
+	stop := w.constantly("one.example.com")
+	if err := os.RemoveAll(w.State.Root()); err != nil {
+		t.Logf("%v", err) // something was written meanwhile
+		if err := os.RemoveAll(w.State.Root()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.eventually("it is told", func() (bool, string) {
+		return strings.Contains(w.Output(), "was removed; it is made again"), w.Output()
+	})
+	w.conditionBecomes("httproute/default/one.yaml", "config.aether.io/Programmed", "True")
+	w.write("two.yaml", route("two", "a"))
+	w.answers("two.example.com", http.StatusOK, "a")
+	for _, path := range []string{w.State.Ready(), w.State.Settings(), w.State.TrustBundle(), w.State.Bootstrap(), filepath.Join(w.State.Root(), "source", "position.json")} {
+		w.eventually(path+" is there again", func() (bool, string) { _, err := os.Stat(path); return err == nil, fmt.Sprint(err) })
+	}
+	if _, err := w.Signal("controller", syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	w.write("three.yaml", route("three", "a"))
+	w.answers("three.example.com", http.StatusOK, "a")
+	w.answers("one.example.com", http.StatusOK, "a")
+	if bad := stop(); len(bad) > 0 {
+		t.Errorf("%d requests were not answered: %v", len(bad), bad[:min(len(bad), 5)])
+	}
+}
+
+// constantly sends requests until stop, which returns the answers that were not 200.
+func (w *world) constantly(host string) (stop func() (bad []string)) {
+	ending, done := make(chan struct{}), make(chan []string, 1)
+	go func() {
+		var bad []string
+		for {
+			select {
+			case <-ending:
+				done <- bad
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+			if code, body := w.get(host); code != http.StatusOK {
+				bad = append(bad, fmt.Sprint(time.Now().Format("15:04:05.000"), " ", code, " ", body))
+			}
+		}
+	}()
+	return func() []string { close(ending); return <-done }
+}

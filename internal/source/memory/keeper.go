@@ -44,6 +44,7 @@ type Keeper struct {
 	all     map[object.Key]Record
 	prune   map[string]bool // names of the copies to keep, once
 	fault   error           // why something is not written
+	rewrite bool            // the journal is to be written anew
 
 	lines int // of the journal; Run's own
 }
@@ -100,6 +101,13 @@ func (k *Keeper) KeepFile(path string, raws [][]byte) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.files[path] = raws
+}
+
+// Rewrite writes all records again, where the journal may be gone.
+func (k *Keeper) Rewrite() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.rewrite = true
 }
 
 // KeepOnly removes the copies of all other files.
@@ -229,11 +237,12 @@ func (k *Keeper) tell(fault error) {
 
 // append adds records to the journal, or writes it anew when most of it is history.
 func (k *Keeper) append(records map[object.Key]Record) error {
-	if len(records) == 0 {
+	k.mu.Lock()
+	if len(records) == 0 && !k.rewrite {
+		k.mu.Unlock()
 		return nil
 	}
-	k.mu.Lock()
-	rewrite := k.lines+len(records) > 2*len(k.all)+1024
+	rewrite := k.rewrite || k.lines+len(records) > 2*len(k.all)+1024
 	if rewrite {
 		records = maps.Clone(k.all)
 	}
@@ -254,6 +263,9 @@ func (k *Keeper) append(records map[object.Key]Record) error {
 			return err
 		}
 		k.lines = len(records)
+		k.mu.Lock()
+		k.rewrite = false
+		k.mu.Unlock()
 		return nil
 	}
 	f, err := os.OpenFile(k.journal, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)

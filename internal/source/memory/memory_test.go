@@ -115,6 +115,31 @@ func TestWhereNothingCanBeClaimedThePositionStandsStill(t *testing.T) {
 	}
 }
 
+func TestAClaimThatIsGoneIsWrittenAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "source", "position.json")
+	disk := &full{at: when, room: true}
+	p, _, err := disk.open(path, when)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := p.Advance(object.Gateway)
+	if err := os.RemoveAll(filepath.Dir(path)); err != nil {
+		t.Fatal(err)
+	}
+	disk.room = false
+	p.Rewrite()
+	if p.Fault() == nil || p.Retry().IsZero() {
+		t.Error("that it is not on disk is not told")
+	}
+	disk.room, disk.at = true, disk.at.Add(time.Minute)
+	if p.Claim(); p.Fault() != nil {
+		t.Errorf("still wrong: %v", p.Fault())
+	}
+	if next, lost, err := disk.open(path, when); err != nil || lost != nil || next.Epoch != p.Epoch || next.next <= at {
+		t.Errorf("the next start is at %v after %d, %v, %v", next.Mark(), at, lost, err)
+	}
+}
+
 func TestAnEpochThatIsNotOnDiskIsNeverGoneBelow(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "position.json")
 	disk := &full{at: when}

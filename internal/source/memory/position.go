@@ -97,25 +97,42 @@ func (p *Position) open(now time.Time) (opened *Position, lost, err error) {
 	return p, lost, nil
 }
 
-// Claim claims positions if there is none left, unless that failed a moment ago.
+// Claim claims positions if there is none left, or if the last claim is not on disk, unless
+// that failed a moment ago.
 func (p *Position) Claim() {
-	if p.next < p.Ceiling || p.now().Before(p.retryAt) {
+	if p.fault == nil && p.next < p.Ceiling || p.now().Before(p.retryAt) {
 		return
 	}
-	claimed := Position{Epoch: p.Epoch, Ceiling: p.next + reserve}
-	data, err := json.Marshal(claimed)
-	if err == nil {
-		err = os.MkdirAll(filepath.Dir(p.path), 0o700)
+	ceiling := p.Ceiling
+	if p.next >= p.Ceiling {
+		ceiling = p.next + reserve
 	}
-	if err == nil {
-		err = p.write(p.path, append(data, '\n'), 0o600)
-	}
-	if p.fault = err; err != nil {
+	if p.fault = p.record(ceiling); p.fault != nil {
 		p.wait = min(max(2*p.wait, firstRetry), lastRetry)
 		p.retryAt = p.now().Add(p.wait)
 		return
 	}
-	p.Ceiling, p.wait, p.retryAt = claimed.Ceiling, 0, time.Time{}
+	p.Ceiling, p.wait, p.retryAt = ceiling, 0, time.Time{}
+}
+
+// Rewrite writes the claim again, where the file of the last one may be gone.
+func (p *Position) Rewrite() {
+	p.fault, p.retryAt = errRewrite, time.Time{} // if it stays so, whoever starts next begins a later epoch
+	p.Claim()
+}
+
+var errRewrite = errors.New("the last claim is to be written again")
+
+// record writes that no position above a ceiling has been used.
+func (p *Position) record(ceiling uint64) error {
+	data, err := json.Marshal(Position{Epoch: p.Epoch, Ceiling: ceiling})
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(p.path), 0o700); err != nil {
+		return err
+	}
+	return p.write(p.path, append(data, '\n'), 0o600)
 }
 
 // Fault is why nothing can be claimed; nil if nothing is wrong.
