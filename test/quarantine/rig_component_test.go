@@ -41,6 +41,7 @@ import (
 	"aether.io/aether/internal/fleet"
 	"aether.io/aether/internal/object"
 	"aether.io/aether/internal/pipeline"
+	"aether.io/aether/internal/quarantine"
 	"aether.io/aether/internal/quarantine/docket"
 	"aether.io/aether/internal/resource"
 	"aether.io/aether/internal/routing"
@@ -447,4 +448,34 @@ func (r *rig) watch(names ...string) (stop func() []string) {
 		})
 	}
 	return func() []string { close(done); asking.Wait(); return bad }
+}
+
+// convictions is what is kept.
+func (r *rig) convictions() map[object.Key]quarantine.Conviction {
+	r.t.Helper()
+	kept, err := docket.File{Path: r.at("convictions.json")}.Load(r.t.Context())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return kept
+}
+
+// settled waits until exactly the bad ones are refused, at their newest versions, and that
+// is kept.
+func (r *rig) settled(bad map[string]bool) {
+	r.t.Helper()
+	for k, o := range r.objects {
+		if k.Kind != object.HTTPRoute {
+			continue
+		}
+		status := "True Programmed"
+		if bad[k.Name] {
+			status = "False RefusedByProxy"
+		}
+		r.conditionBecomes(k.Name, fmt.Sprintf("%s at %d:", status, o.GetGeneration()))
+		r.eventually("whether the conviction of "+k.Name+" is kept", fmt.Sprint(bad[k.Name]), func() string {
+			v, is := r.convictions()[k]
+			return fmt.Sprint(is && v.Content == quarantine.ContentOf(o))
+		})
+	}
 }
