@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +12,7 @@ import (
 
 	"aether.io/aether/internal/inspect"
 	"aether.io/aether/internal/standalone"
+	"aether.io/aether/internal/statedir"
 )
 
 func TestStatusPicksObjectsAsPeopleNameThem(t *testing.T) {
@@ -92,6 +95,42 @@ func TestAPidAloneIsNoInstance(t *testing.T) {
 	}
 	if d, err := theOneThatRuns(); err == nil {
 		t.Fatalf("found %s, which this test is not", d.Root())
+	}
+}
+
+func TestAProblemSaysWhereItIs(t *testing.T) {
+	var b bytes.Buffer
+	printToLookAt(&b, nil, []problem{
+		{Message: "is not there", Severity: "Refused"},
+		{File: "a.yaml", Document: 2, Object: "Secret/default/s", Path: "data", Message: "is required", Severity: "Refused"},
+		{File: "b.yaml", Message: "is not read", Severity: "Ignored"},
+	})
+	want := `
+2 to look at:
+  the directory of manifests: is not there
+  a.yaml (document 2): Secret/default/s: data: is required
+
+1 not read, which Aether has no use for:
+  b.yaml: is not read
+`
+	if got := b.String(); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestAControllerThatIsStoppedIsNoMystery(t *testing.T) {
+	d, err := statedir.Of(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := &instance{dir: d}
+	for err, want := range map[error]string{
+		fmt.Errorf("ask: %w", context.DeadlineExceeded): "the controller does not answer in time",
+		fmt.Errorf("ask: %w", os.ErrNotExist):           "no instance runs on the state directory",
+	} {
+		if got := i.explain(err); got == nil || !strings.Contains(got.Error(), want) {
+			t.Errorf("%v is explained as %v, want %q", err, got, want)
+		}
 	}
 }
 

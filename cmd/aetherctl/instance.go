@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -111,6 +112,9 @@ func running(s standalone.Settings) bool {
 
 // explain says what it means that nobody answers.
 func (i *instance) explain(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("the controller does not answer in time: it is busy, or it was stopped; see %s", i.dir.Log("controller"))
+	}
 	if !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}

@@ -226,6 +226,9 @@ func printList(w io.Writer, what string, list []string) {
 // String is the problem as one line: where it is, and what.
 func (p problem) String() string {
 	s := p.File
+	if s == "" {
+		s = "the directory of manifests"
+	}
 	if p.Document > 0 {
 		s += fmt.Sprintf(" (document %d)", p.Document)
 	}
