@@ -179,11 +179,10 @@ func edge(t *testing.T, r *rig) (*recorder, uint32) {
 	port := freePort(t)
 	name := fmt.Sprintf("ns/edge/%d", port)
 	models := append([]model{envoy.Runtime{}}, cluster(name, envoy.HTTP1, rec.address)...)
-	models = append(models, scopes(name, false, []envoy.VirtualHost{
-		{Host: "a.example", Routes: []envoy.Route{{Name: "ns/a/0/0", Backends: to(name)}}},
-		{Host: "c.example", Misdirected: true},
-		{Host: "*.c.example", Misdirected: true},
-	})...)
+	models = append(models, envoy.Scope{
+		Table: name, Host: "*", VirtualHosts: []envoy.VirtualHost{{Host: "a.example", Routes: []envoy.Route{{Name: "ns/a/0/0", Backends: to(name)}}}},
+		Elsewhere: []string{"*.c.example", "c.example"},
+	})
 	r.serve(t, models...)
 	ready := name + "::127.0.0.1"
 	await(t, ready, func() bool { return strings.Contains(r.get("/clusters"), ready) }, func() string { return r.get("/clusters") })

@@ -51,7 +51,7 @@ func goldens() map[string]model {
 		},
 		"scope-misdirected": envoy.Scope{
 			Table: "shop/web/https", Host: "*", PerHost: true, Origin: origin,
-			VirtualHosts: []envoy.VirtualHost{{Host: "*.other.example", Misdirected: true}, {Host: "other.example", Misdirected: true}},
+			VirtualHosts: []envoy.VirtualHost{{Host: "shop.example"}}, Elsewhere: []string{"*.other.example", "other.example"},
 		},
 		"scope-single": envoy.Scope{
 			Table: "shop/web/80", Host: "*", Origin: origin,

@@ -70,6 +70,7 @@ type Scope struct {
 	Host         string // exact host in lower case, or "*"
 	PerHost      bool   // the table is in scope-per-host mode
 	VirtualHosts []VirtualHost
+	Elsewhere    []string // hosts of other tables of the port, which get 421; only where Host is "*"
 	Origin       []object.Key
 }
 
@@ -79,9 +80,8 @@ type VirtualHost struct {
 	Port   uint32 // the listener's, as the Gateway says it: redirects go by it; 0: the scheme's
 	Secure bool   // the listener's protocol is HTTPS: redirects go by it
 
-	Host        string // exact, "*.x" or "*"; lower case
-	Routes      []Route
-	Misdirected bool // the host belongs to another table of the port: what no route matches gets 421, not 404
+	Host   string // exact, "*.x" or "*"; lower case
+	Routes []Route
 }
 
 // Route is one match of one rule; what is in it is documented in its own package.

@@ -36,11 +36,20 @@ func (s Scope) check() error {
 	if s.Host != anyHost && (len(s.VirtualHosts) != 1 || s.VirtualHosts[0].Host != s.Host) {
 		return invalid(place+": virtual hosts", "want the one of the scope's host")
 	}
-	hosts := make([]string, 0, len(s.VirtualHosts))
+	if s.Host != anyHost && len(s.Elsewhere) > 0 {
+		return invalid(place+": hosts elsewhere", "want them in the scope of * only")
+	}
+	hosts := make([]string, 0, len(s.VirtualHosts)+len(s.Elsewhere))
 	for _, v := range s.VirtualHosts {
 		hosts = append(hosts, v.Host)
 		if err := v.check(); err != nil {
 			return within(place, err)
+		}
+	}
+	for _, host := range s.Elsewhere {
+		hosts = append(hosts, host)
+		if err := check.Host(host); err != nil {
+			return within(fmt.Sprintf("%s: host elsewhere %q", place, host), err)
 		}
 	}
 	if host, ok := check.Duplicate(hosts); ok {
@@ -92,6 +101,9 @@ func (s Scope) Resource() (*resource.Resource, error) {
 		}
 		config.VirtualHosts = append(config.VirtualHosts, m)
 	}
+	if len(s.Elsewhere) > 0 {
+		config.VirtualHosts = append(config.VirtualHosts, s.misdirected())
+	}
 	return encode(s.name(), &routev3.ScopedRouteConfiguration{
 		Name:               s.name(),
 		RouteConfiguration: config,
@@ -119,16 +131,31 @@ func (v VirtualHost) encode(table string) (*routev3.VirtualHost, error) {
 		}
 		m.Routes = append(m.Routes, list...)
 	}
-	status := uint32(404)
-	if v.Misdirected {
-		status = 421
+	// Ends the search: a host that matched never falls through to a wildcard.
+	m.Routes = append(m.Routes, always(m.GetName(), 404))
+	return m, nil
+}
+
+// elsewhere is in the place of a host in the name of what answers for the hosts of other
+// tables; no host is called so.
+const elsewhere = "*elsewhere"
+
+// misdirected answers for all hosts of other tables at once: on a port of n tables each has
+// those of n-1 others.
+func (s Scope) misdirected() *routev3.VirtualHost {
+	m := &routev3.VirtualHost{Name: hcm.ScopeKey(s.Table, elsewhere)}
+	for _, host := range s.Elsewhere {
+		m.Domains = append(m.Domains, domains(host)...)
 	}
-	// Ends the search: a host that matched never falls through to a wildcard. The empty
-	// prefix is any path, also the "*" of OPTIONS.
-	m.Routes = append(m.Routes, &routev3.Route{
-		Name:   fmt.Sprintf("%s|%d", m.GetName(), status),
+	m.Routes = []*routev3.Route{always(m.GetName(), 421)}
+	return m
+}
+
+// always is a route for every path (the empty prefix is any path, also the "*" of OPTIONS).
+func always(host string, status uint32) *routev3.Route {
+	return &routev3.Route{
+		Name:   fmt.Sprintf("%s|%d", host, status),
 		Match:  &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: ""}},
 		Action: route.Respond(status),
-	})
-	return m, nil
+	}
 }

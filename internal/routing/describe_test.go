@@ -235,7 +235,11 @@ func describeResource(r *resource.Resource) any {
 			if status := v.GetRoutes()[last].GetDirectResponse().GetStatus(); status != 404 { // which is how all others end
 				routes = append(routes, fmt.Sprintf("else %d", status))
 			}
-			hosts[v.GetDomains()[0]] = routes
+			for _, host := range v.GetDomains() {
+				if !strings.HasSuffix(host, ".") { // each is there with a dot at the end too
+					hosts[host] = routes
+				}
+			}
 		}
 		return hosts
 	case envoy.RuntimeType:

@@ -1,14 +1,16 @@
 package gateway
 
 import (
+	"slices"
+
 	"aether.io/aether/internal/routing/hostname"
 	"aether.io/aether/internal/routing/key"
 )
 
 // MaxMutual is the number of HTTPS sections of a port up to which each knows the hosts of
-// all the others, as many as a Gateway has by itself: with many ListenerSets every table of
-// a port with n sections would be n hosts large.
-const MaxMutual = 64
+// all the others, twice as many as a Gateway has by itself: every table of a port with n
+// sections has n-1 such hosts, and a section that comes or goes changes them all.
+const MaxMutual = 128
 
 // markCrowds notes which accepted HTTPS sections share a port with too many others.
 func markCrowds(list []Section) {
@@ -24,7 +26,7 @@ func markCrowds(list []Section) {
 	}
 }
 
-// Elsewhere is the hostnames of the other HTTPS sections of the section's port: requests
+// Elsewhere is the hostnames, sorted, of the other HTTPS sections of the section's port: requests
 // for them on a connection to this one are misdirected (Listener.hostname). Those that the
 // section's own hostname covers are always named, for it would serve them otherwise; the
 // rest is if there are not too many, and is not found if there are.
@@ -41,5 +43,6 @@ func Elsewhere(sections []Section, s Section) []string {
 			list = append(list, o.Host)
 		}
 	}
-	return list
+	slices.Sort(list)
+	return slices.Compact(list)
 }

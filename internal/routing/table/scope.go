@@ -1,7 +1,6 @@
 package table
 
 import (
-	"maps"
 	"strings"
 
 	configv1 "aether.io/aether/api/config/v1"
@@ -49,13 +48,13 @@ func (t *Tables) computeStar(c *sheet.Cell, k key.Table) []resource.Name {
 		in = &t.wildcards
 	}
 	m := envoy.Scope{Table: k.Name, Host: hostname.Any, PerHost: how.PerHost, Origin: []object.Key{k.Gateway.Object(object.Gateway)}}
-	all, own := t.Elsewhere.All(c, k), in.All(c, k)
-	maps.Copy(all, own)
-	for _, name := range key.Sorted(all, strings.Compare) {
+	own := in.All(c, k)
+	for _, name := range t.Elsewhere.All(c, k)[struct{}{}] {
 		if _, is := own[name]; !is {
-			m.VirtualHosts = append(m.VirtualHosts, envoy.VirtualHost{Host: name, Misdirected: true})
-			continue
+			m.Elsewhere = append(m.Elsewhere, name)
 		}
+	}
+	for _, name := range key.Sorted(own, strings.Compare) {
 		h := t.host.Get(c, key.Host{Table: k, Host: name})
 		m.VirtualHosts = append(m.VirtualHosts, h.Model)
 		m.Origin = append(m.Origin, h.Origin...)

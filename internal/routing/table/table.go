@@ -44,9 +44,9 @@ type Tables struct {
 	Routes sheet.Group[key.Host, key.Name, Contribution]
 	// Sections is the sections that share each table, which exists as long as it has one.
 	Sections sheet.Group[key.Table, string, struct{}]
-	// Elsewhere is the hosts of each table's port that other tables have. What no object
-	// contributes to is answered as misdirected.
-	Elsewhere sheet.Group[key.Table, string, struct{}]
+	// Elsewhere is the hosts of each table's port that other tables have, sorted, as one
+	// member. What no object contributes to is answered as misdirected.
+	Elsewhere sheet.Group[key.Table, struct{}, []string]
 
 	reach func(*sheet.Cell, key.Table) Reach
 	put   func(*sheet.Cell, scope.Scope, *resource.Resource)

@@ -168,8 +168,8 @@ func (u *Units) computeParent(c *sheet.Cell, n key.Name) parent {
 		u.ports.Put(c, s.Table.Port, s.ID(), none{})
 		u.patterns.Put(c, pattern{s.Table.Port, s.Host}, s.ID(), none{})
 		u.tables.Sections.Put(c, s.Table, s.ID(), none{})
-		for _, host := range gateway.Elsewhere(out.Sections, s) {
-			u.tables.Elsewhere.Put(c, s.Table, host, none{})
+		if hosts := gateway.Elsewhere(out.Sections, s); len(hosts) > 0 {
+			u.tables.Elsewhere.Put(c, s.Table, none{}, hosts)
 		}
 		// What no route takes of a section's hosts is answered there, and never falls to
 		// a less specific section.
