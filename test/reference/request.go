@@ -71,12 +71,7 @@ func (r Request) path() string {
 // by itself, and one that matches is enough.
 func (r Request) header(name string) (values []string) {
 	if strings.EqualFold(name, "Host") {
-		// Choice: a trailing dot is taken away before anything is matched.
-		host, port, colon := strings.Cut(r.Host, ":")
-		if host = strings.TrimSuffix(host, "."); colon {
-			host += ":" + port
-		}
-		return []string{host}
+		return []string{r.Host} // Choice: as it is sent, with the dot at its end if it has one.
 	}
 	for _, h := range r.Headers {
 		if strings.EqualFold(h.Name, name) {
