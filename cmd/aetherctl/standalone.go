@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"aether.io/aether/internal/source/disk"
 	"aether.io/aether/internal/standalone"
 	"aether.io/aether/internal/statedir"
 )
@@ -49,6 +51,9 @@ stops it at once.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := answers(args[0]); err != nil {
+				return err
+			}
 			dir, err := stateDir(state, args[0])
 			if err != nil {
 				return err
@@ -94,6 +99,17 @@ stops it at once.`,
 	f.StringArrayVar(&extra, "controller-flag", nil, "flag handed on to the controller, e.g. --controller-flag=--otel-enabled")
 	f.BoolVar(&debug, "debug", false, "log what is of use only to a developer, here and in logs/")
 	return cmd
+}
+
+// answers refuses a directory that would keep whoever looks at it waiting for ever, as one on
+// a mount does whose server is gone. Whether it is there is another question.
+func answers(dir string) error {
+	d := disk.New(disk.Config{})
+	defer d.Close()
+	if _, err := disk.Ask(d, dir, disk.Follow, func() (os.FileInfo, error) { return os.Stat(dir) }); errors.Is(err, disk.ErrNoAnswer) {
+		return fmt.Errorf("manifest directory %s: %w: is it on a mount whose server is gone?", dir, err)
+	}
+	return nil
 }
 
 // stateDir is the state directory that was named, or the default for dir.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"aether.io/aether/internal/atomicfile"
+	"aether.io/aether/internal/logkey"
 )
 
 // lookAtState is how often it is looked whether the state directory is still there.
@@ -19,8 +20,8 @@ const lookAtState = time.Second
 // for its sockets and its last good; Envoy is left alone, and with it all traffic.
 func (in *Instance) watchState(ctx context.Context, n *narrator, logs *logFiles, settings []byte) error {
 	made, err := in.c.State.Made()
-	if err != nil {
-		return err
+	if err != nil { // removed already: no directory is the same as none
+		in.c.Log.Debug("look at the state directory", logkey.Error, err)
 	}
 	tick := time.NewTicker(lookAtState)
 	defer tick.Stop()
