@@ -27,6 +27,10 @@ kind: Namespace
 metadata: {name: restricted, labels: {pod-security.kubernetes.io/enforce: restricted}}
 ---
 apiVersion: v1
+kind: ServiceAccount
+metadata: {name: default, namespace: restricted}
+---
+apiVersion: v1
 kind: Pod
 metadata: {name: privileged, namespace: restricted}
 spec: {containers: [{name: c, image: i, securityContext: {privileged: true}}]}

@@ -102,11 +102,11 @@ func TestAMachineLeavesNothingBehind(t *testing.T) {
 	if got := read(m.Host("/var/lib/tunable")); got != "1" {
 		t.Errorf("the machine's kubelet would find overcommit_memory at %q", got)
 	}
-	cmd, err := m.Exec(t.Context(), "sh", "-c", "ls /etc/messy && ip -o link && hostname")
+	cmd, err := m.Exec(t.Context(), "sh", "-c", "ls /etc/messy && ip -o link && grep -c messy /proc/self/mounts && hostname")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "messy0") || !strings.HasSuffix(string(out), "first\n") {
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "messy0") || !strings.HasSuffix(string(out), "\n1\nfirst\n") {
 		t.Errorf("in the machine: %v\n%s", err, out)
 	}
 

@@ -76,7 +76,9 @@ func (m Machine) mount() error {
 		steps = append(steps, step{m.path("tunables/" + name), "/proc/sys/" + name, "", unix.MS_BIND, ""})
 	}
 	for _, d := range own {
-		steps = append(steps, step{m.Host(d), d, "", unix.MS_BIND, ""})
+		steps = append(steps, step{m.Host(d), d, "", unix.MS_BIND, ""},
+			// What is mounted there is not to appear at the folder's other path as well.
+			step{"", d, "", unix.MS_PRIVATE, ""}, step{"", d, "", unix.MS_SHARED, ""})
 	}
 	for _, s := range steps {
 		if err := unix.Mount(s.source, s.target, s.kind, s.flags, s.data); err != nil {
