@@ -113,7 +113,7 @@ func (n *narrator) tellServed(at time.Time, statuses answer, ports []uint32) {
 	}
 	n.tellTroubles(at, statuses)
 	if slices.ContainsFunc(gateways, Gateway.portUnavailable) {
-		say("! a port cannot be bound, its listener says why: free it, or move all listeners with --port-offset; ports below 1024 are not for everybody")
+		say("! a port cannot be bound, its listener says why: free it, or move all listeners with --port-offset; ports below 1024 are usually for root only")
 	}
 	switch {
 	case !statuses.given:

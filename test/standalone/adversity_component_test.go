@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -82,8 +83,11 @@ func TestAFullDiskAtTheStartStopsNothing(t *testing.T) {
 	if !strings.Contains(w.Output(), "position.json") {
 		t.Errorf("the person at the terminal is not told:\n%s", w.Output())
 	}
-	if _, err := w.Signal("controller", syscall.SIGKILL); err != nil {
-		t.Logf("no pid file: %v", err) // there was no room for it
+	for _, program := range []string{"aether-controller", "aether-proxy", filepath.Base(envoy)} {
+		w.kill(program)
+		name := "after-" + program
+		w.write(name+".yaml", route(name, "a"))
+		w.answers(name+".example.com", http.StatusOK, "a")
 	}
 	w.write("three.yaml", route("three", "a"))
 	w.answers("three.example.com", http.StatusOK, "a")
@@ -99,6 +103,37 @@ func TestAFullDiskAtTheStartStopsNothing(t *testing.T) {
 	last := startIn(t, dir, state, nil)
 	last.write("four.yaml", route("four", "a"))
 	last.answers("four.example.com", http.StatusOK, "a")
+}
+
+// kill ends the child of the supervisor that runs a program. Its pid file may be missing:
+// there was no room for it.
+func (w *world) kill(program string) {
+	w.t.Helper()
+	found, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, path := range found {
+		stat, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended
+		}
+		_, rest, _ := strings.Cut(string(stat), ") ")
+		line, err := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
+		name, _, _ := strings.Cut(string(line), "\x00")
+		if fields := strings.Fields(rest); err != nil || len(fields) < 2 || fields[1] != strconv.Itoa(w.Supervisor()) || filepath.Base(name) != program {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			w.t.Fatal(err)
+		}
+		return
+	}
+	w.t.Fatalf("no %s runs", program)
 }
 
 func TestADamagedCAIsShownUntilItIsMended(t *testing.T) {
