@@ -12,15 +12,19 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"aether.io/aether/internal/changelog"
+	"aether.io/aether/internal/discovery/health"
 	"aether.io/aether/internal/fleet"
 	"aether.io/aether/internal/inspect"
 	"aether.io/aether/internal/resource"
 	"aether.io/aether/internal/scope"
+	"aether.io/aether/internal/source"
 )
 
 var update = flag.Bool("update", false, "write what the tests find to testdata")
 
-// outputs are what -o json prints, by command; every field of them has a value.
+// outputs are what -o json prints, by command, and the details of standalone's lines; every
+// field of them has a value.
 func outputs() map[string]any {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	name := resource.Name{TypeURL: "type.googleapis.com/envoy.config.cluster.v3.Cluster", Name: "default/shop/80"}
@@ -44,7 +48,13 @@ func outputs() map[string]any {
 			TrustDomain: "cluster.local", CA: inspect.CA{KeyID: "0c", Subject: "CN=Aether", NotAfter: at}, Roots: []string{"0d"},
 			Issued: []inspect.Issuance{{At: at, Identity: "spiffe://x", Pod: "proxy", Node: "node", Serial: "0a", NotAfter: at, Result: "issued", Reason: "none"}},
 		},
-		"status": []inspect.StatusDocument{{Kind: "Gateway", Namespace: "default", Name: "web", Generation: 2, Status: json.RawMessage(`{"conditions":[]}`)}},
+		"standalone-change": changelog.Entry{
+			At: at, Cause: []string{"a.yaml"}, Objects: []string{"HTTPRoute/default/shop"}, Quarantined: []string{"HTTPRoute/default/shop"}, Refused: []string{"Cluster default/shop/80"},
+			Start: true, Changed: 1, Removed: 2, Statuses: 3, Compile: time.Millisecond, LiveAfter: time.Second, State: changelog.Quarantined, Proxies: 1,
+		},
+		"standalone-problem": source.Problem{Severity: source.Refused, File: "a.yaml", Document: 2, Object: "Secret/default/s", Path: "data", Message: "is required", Since: at},
+		"standalone-state":   health.State{State: health.Degraded, Reason: health.Disconnected, Since: at, Version: "0b", Checks: []fleet.Check{}},
+		"status":             []inspect.StatusDocument{{Kind: "Gateway", Namespace: "default", Name: "web", Generation: 2, Status: json.RawMessage(`{"conditions":[]}`)}},
 	}
 }
 

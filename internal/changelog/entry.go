@@ -30,8 +30,8 @@ type Entry struct {
 	Changed     int           `json:"changed"`               // resources sent; at the start, those by which proxies differed
 	Removed     int           `json:"removed"`               // resources taken away
 	Statuses    int           `json:"statuses"`              // statuses that differ
-	Compile     time.Duration `json:"compile_ns"`            // until the resources were published
-	LiveAfter   time.Duration `json:"live_ns,omitempty"`     // until Envoy had answered, if Live or Quarantined
+	Compile     time.Duration `json:"compileNs"`             // until the resources were published
+	LiveAfter   time.Duration `json:"liveNs,omitempty"`      // until Envoy had answered, if Live or Quarantined
 	State       State         `json:"state"`
 	Proxies     int           `json:"proxies"` // how many run it
 }
