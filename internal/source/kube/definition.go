@@ -22,6 +22,7 @@ type definitions struct {
 	start  func(kind)      // begins to follow a kind
 	stop   func(kind)      // ends it; what is known stays
 	served map[string]bool // definitions whose kind is followed
+	stale  map[string]bool // those whose kind was, and whose objects stay as they were
 	listed bool            // once
 }
 
@@ -41,15 +42,14 @@ func (d *definitions) Update(o any) error {
 	switch why := unusable(def, k); {
 	case why == "" && !d.served[def.Name]:
 		d.served[def.Name] = true
+		delete(d.stale, def.Name)
 		d.intake.report(about(def.Name), source.Warning, mismatch(def))
 		d.intake.expect(k.Name)
 		d.start(k)
 	case why == "":
 		d.intake.report(about(def.Name), source.Warning, mismatch(def))
-	case d.served[def.Name]:
-		d.gone(k, why)
 	default:
-		d.intake.report(about(def.Name), source.Refused, why)
+		d.gone(k, why)
 	}
 	return nil
 }
@@ -93,7 +93,10 @@ func (d *definitions) Resync() error { return nil }
 func (d *definitions) gone(k kind, why string) {
 	if d.served[k.definition()] {
 		delete(d.served, k.definition())
+		d.stale[k.definition()] = true
 		d.stop(k)
+	}
+	if d.stale[k.definition()] {
 		why += "; what was last known of its objects stays in effect"
 	}
 	d.intake.forget(k.Name)

@@ -80,7 +80,7 @@ func (s *Source) Run(ctx context.Context, sink func(context.Context, source.Batc
 
 	f := &followers{source: s, running: &running, kinds: map[object.Kind]*follower{}}
 	d := &definitions{
-		kinds: map[string]kind{}, intake: s.intake, served: map[string]bool{},
+		kinds: map[string]kind{}, intake: s.intake, served: map[string]bool{}, stale: map[string]bool{},
 		start: func(k kind) { f.start(ctx, k) }, stop: f.stop,
 	}
 	for _, k := range kinds() {

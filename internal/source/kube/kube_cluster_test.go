@@ -4,6 +4,7 @@ package kube_test
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -90,11 +91,15 @@ func (f *follower) wait(what string, is func() bool) {
 		select {
 		case <-more:
 		case <-deadline:
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			f.t.Fatalf("%s did not come; objects %v, problems %v", what, slices.Collect(maps.Keys(f.objects)), f.problems)
+			f.t.Fatalf("%s did not come; %s", what, f.dump())
 		}
 	}
+}
+
+func (f *follower) dump() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return fmt.Sprintf("objects %v, problems %v", slices.Collect(maps.Keys(f.objects)), f.problems)
 }
 
 func (f *follower) has(k object.Key) func() bool { return func() bool { return f.objects[k] != nil } }
