@@ -93,6 +93,9 @@ func New(c Config) (*Reviewer, error) {
 // account and has not finished. svid.ErrUnauthenticated if it stands for nobody; other
 // errors say that it cannot be known now. An answer may be up to 30 s old.
 func (r *Reviewer) Attest(ctx context.Context, token svid.Token) (svid.Workload, error) {
+	if token.IsZero() { // which the API server calls a malformed request
+		return svid.Workload{}, refused("it is empty")
+	}
 	hash := token.Hash()
 	if a, known := r.recall(hash); known {
 		return a.who, a.err
