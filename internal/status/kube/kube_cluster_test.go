@@ -1,0 +1,212 @@
+//go:build cluster
+
+package kube_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"aether.io/aether/internal/object"
+	"aether.io/aether/internal/status"
+	"aether.io/aether/internal/status/kube"
+	"aether.io/aether/test/cluster/apiserver"
+	"aether.io/aether/test/cluster/build"
+)
+
+const (
+	ours  = "config.aether.io/gateway-controller"
+	other = "example.com/controller"
+	route = `
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: shop, namespace: default}
+spec: {parentRefs: [{name: web}, {name: foreign}]}
+`
+)
+
+func shop() object.Key {
+	return object.Key{Kind: object.HTTPRoute, Namespace: "default", Name: "shop"}
+}
+
+// rig is an API server with a route and a sink.
+type rig struct {
+	*testing.T
+	server *apiserver.Server
+	client rest.Interface
+	sink   *kube.Sink
+}
+
+func newRig(t *testing.T) rig {
+	t.Helper()
+	server := apiserver.Start(t)
+	root, err := build.Root(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		input string
+		args  []string
+	}{
+		{"", []string{"apply", "--server-side", "-f", root + "/internal/crd/gateway-api", "-f", root + "/charts/crds"}},
+		{"", []string{"wait", "--for=condition=Established", "--timeout=60s", "customresourcedefinition", "--all"}},
+		{route, []string{"create", "-f", "-"}},
+	} {
+		if _, err := server.Kubectl(t.Context(), step.input, step.args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	scheme := runtime.NewScheme()
+	if err := gatewayv1.Install(scheme); err != nil {
+		t.Fatal(err)
+	}
+	c := rest.CopyConfig(server.Config)
+	c.APIPath, c.GroupVersion = "/apis", (*schema.GroupVersion)(&gatewayv1.GroupVersion)
+	c.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	client, err := rest.RESTClientFor(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sink, err := kube.New(kube.Config{Client: server.Config, ControllerName: ours})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rig{t, server, client, sink}
+}
+
+func (r rig) route() *gatewayv1.HTTPRoute {
+	r.Helper()
+	var out gatewayv1.HTTPRoute
+	if err := r.client.Get().Namespace("default").Resource("httproutes").Name("shop").Do(r.Context()).Into(&out); err != nil {
+		r.Fatal(err)
+	}
+	return &out
+}
+
+// foreign writes an entry of another controller, whatever else is there.
+func (r rig) foreign(message string) {
+	r.Helper()
+	for {
+		now := r.route()
+		entries := []gatewayv1.RouteParentStatus{entry(other, "foreign", message)}
+		for _, e := range now.Status.Parents {
+			if e.ControllerName != other {
+				entries = append(entries, e)
+			}
+		}
+		now.Status.Parents = entries
+		err := r.client.Put().Namespace("default").Resource("httproutes").Name("shop").SubResource("status").Body(now).Do(r.Context()).Error()
+		if err == nil {
+			return
+		}
+	}
+}
+
+func entry(controller, parent, message string) gatewayv1.RouteParentStatus {
+	return gatewayv1.RouteParentStatus{
+		ControllerName: gatewayv1.GatewayController(controller), ParentRef: gatewayv1.ParentReference{Name: gatewayv1.ObjectName(parent)},
+		Conditions: []metav1.Condition{{
+			Type: "Accepted", Status: metav1.ConditionTrue, Reason: "Accepted", Message: message,
+			LastTransitionTime: metav1.NewTime(time.Now().Truncate(time.Second)), ObservedGeneration: 1,
+		}},
+	}
+}
+
+func document(message string) status.Document {
+	return status.Document{Key: shop(), Generation: 1, Status: &gatewayv1.HTTPRouteStatus{
+		RouteStatus: gatewayv1.RouteStatus{Parents: []gatewayv1.RouteParentStatus{entry(ours, "web", message)}},
+	}}
+}
+
+func (r rig) messages() map[string]string {
+	r.Helper()
+	out := map[string]string{}
+	for _, e := range r.route().Status.Parents {
+		out[string(e.ControllerName)] = e.Conditions[0].Message
+	}
+	return out
+}
+
+func TestOnlyOurEntriesAreWritten(t *testing.T) {
+	r := newRig(t)
+	r.foreign("theirs")
+	if err := r.sink.Write(t.Context(), document("good")); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.messages(); got[ours] != "good" || got[other] != "theirs" {
+		t.Fatalf("entries %v", got)
+	}
+
+	// The same again is not written, also by a process that does not know since when it is so.
+	before := r.route()
+	later := document("good")
+	later.Status.(*gatewayv1.HTTPRouteStatus).Parents[0].Conditions[0].LastTransitionTime = metav1.NewTime(time.Now().Add(time.Hour))
+	if err := r.sink.Write(t.Context(), later); err != nil {
+		t.Fatal(err)
+	}
+	if after := r.route(); after.ResourceVersion != before.ResourceVersion {
+		t.Errorf("the same was written again: version %s became %s", before.ResourceVersion, after.ResourceVersion)
+	}
+
+	// What an earlier process left of a route that is not ours any more goes, theirs stays.
+	if err := r.sink.KeepOnly(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.messages(); len(got) != 1 || got[other] != "theirs" {
+		t.Errorf("entries %v, want theirs", got)
+	}
+	if err := r.sink.KeepOnly(t.Context(), []object.Key{shop()}); err != nil {
+		t.Fatal(err)
+	}
+
+	// An object that is gone is no error.
+	if _, err := r.server.Kubectl(t.Context(), "", "delete", "httproute", "shop"); err != nil {
+		t.Fatal(err)
+	}
+	for name, err := range map[string]error{"write": r.sink.Write(t.Context(), document("late")), "remove": r.sink.Remove(t.Context(), shop())} {
+		if err != nil {
+			t.Errorf("%s of an object that is gone: %v", name, err)
+		}
+	}
+}
+
+// Two controllers write the same list, which the API does not merge: neither may lose what
+// the other wrote.
+func TestTwoWritersOfOneListLoseNothing(t *testing.T) {
+	r := newRig(t)
+	const rounds = 30
+	var both sync.WaitGroup
+	both.Go(func() {
+		for i := range rounds {
+			r.foreign(fmt.Sprint(i))
+		}
+	})
+	both.Go(func() {
+		for i := range rounds {
+			for { // whoever uses a sink tries again what failed
+				err := r.sink.Write(t.Context(), document(fmt.Sprint(i)))
+				if err == nil {
+					break
+				}
+				if !apierrors.IsConflict(err) {
+					t.Error(err)
+					return
+				}
+			}
+		}
+	})
+	both.Wait()
+	last := fmt.Sprint(rounds - 1)
+	if got := r.messages(); got[ours] != last || got[other] != last {
+		t.Errorf("entries %v, want %s of both", got, last)
+	}
+}
