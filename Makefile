@@ -123,8 +123,38 @@ $(CACHE)/envoy/$(ENVOY_VERSION)/envoy:
 	@$(MAKE) $(OWN)
 	@AETHER_CACHE='$(CACHE)' $(OWN)/fetch-envoy >/dev/null
 
+# The test cluster: test/cluster. What it is made of is built once for a machine.
+CLUSTER := .build/cluster-tools/ctl
+
+.PHONY: cluster-up
+cluster-up: $(CLUSTER) ## a real Kubernetes cluster on this machine (CHART=none: empty; NODES=2)
+	@$(if $(filter-out none,$(CHART)),echo "CHART=$(CHART): there is no chart yet" >&2; exit 1)
+	@$(CLUSTER) $(if $(NODES),-nodes $(NODES)) up
+
+.PHONY: cluster-down
+cluster-down: $(CLUSTER) ## remove it with all that is in it
+	@$(CLUSTER) down
+
+.PHONY: cluster-load
+cluster-load: $(CLUSTER) ## load images into it (IMAGES="OCI archives")
+	@$(CLUSTER) load $(IMAGES)
+
+.PHONY: cluster-programs
+cluster-programs: $(CLUSTER) ## build what it is made of into the cache
+	@$(CLUSTER) programs >/dev/null
+
+.PHONY: cluster-check
+cluster-check: cluster-programs $(EMBEDDED) ## the tests of the cluster itself, which is not up
+	$(GO) test -count=1 -p 1 -tags cluster $(TESTFLAGS) ./test/cluster/...
+
+.PHONY: $(CLUSTER)
+$(CLUSTER):
+	@mkdir -p $(dir $(CLUSTER)) && $(GO) build -o $(CLUSTER) ./test/cluster/ctl
+	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(dir $(CLUSTER)) ./test/cluster/pause
+
 .PHONY: clean
 clean: ## remove what was built here (the cache stays)
+	@if [ -e .build/cluster ]; then $(MAKE) cluster-down; fi
 	rm -rf bin .build internal/crd/gateway-api/*.yaml $(EMBEDDED)
 
 # Tools. A directory appears complete or not at all.

@@ -1,6 +1,6 @@
 // Package machine makes a machine for a node of the test cluster: not a virtual one, but
-// processes in namespaces of their own for mounts, process numbers, network, host name
-// and IPC. Its first process is this package's, too; when that ends, however it ends,
+// processes in namespaces of their own for mounts, process numbers, network, host name,
+// IPC and control groups. Its first process is this package's, too; when that ends, however it ends,
 // the kernel ends all others, pods included, and with them go all their mounts,
 // interfaces, rules and network settings. So a machine leaves nothing behind but the
 // folder with its files and its control groups, which Remove takes away.
@@ -17,7 +17,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -93,7 +92,8 @@ func (m Machine) Start(ctx context.Context, spec Spec, connect func(pid int) err
 			return err
 		}
 	}
-	if err := m.prepare(); err != nil {
+	// Groups of pods that are no more would be taken for pods.
+	if err := errors.Join(removeGroups(ctx, m.group()), m.prepare()); err != nil {
 		return fmt.Errorf("prepare machine %s: %w", spec.Name, err)
 	}
 	for path, content := range spec.Files {
@@ -171,7 +171,7 @@ func (m Machine) Remove(ctx context.Context) error {
 	if err := m.Stop(ctx); err != nil {
 		return err
 	}
-	if err := removeGroups(ctx, m.Group()); err != nil {
+	if err := removeGroups(ctx, m.group()); err != nil {
 		return err
 	}
 	return os.RemoveAll(m.dir)
@@ -189,54 +189,5 @@ func (m Machine) Exec(ctx context.Context, args ...string) (*exec.Cmd, error) {
 	return exec.CommandContext(ctx, "nsenter", append([]string{"--all", "--target", strconv.Itoa(p.PID), "--"}, args...)...), nil
 }
 
-// Group is the control group, in each hierarchy, under which the machine's containers are
-// to be.
-func (m Machine) Group() string { return "/aether-" + filepath.Base(m.dir) }
-
-// removeGroups removes a control group with those in it from all hierarchies. The kernel
-// may take a moment to notice that the last process has gone.
-func removeGroups(ctx context.Context, group string) error {
-	roots, err := filepath.Glob("/sys/fs/cgroup/*" + group)
-	if err != nil {
-		return err
-	}
-	if unified := "/sys/fs/cgroup" + group; len(roots) == 0 {
-		roots = []string{unified}
-	}
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for _, root := range roots {
-		for {
-			err := removeGroup(root)
-			if err == nil {
-				break
-			}
-			select {
-			case <-ctx.Done():
-				return fmt.Errorf("remove control group %s: %w", root, err)
-			case <-tick.C:
-			}
-		}
-	}
-	return nil
-}
-
-// removeGroup removes the deepest first; the files in a group are not there to be removed.
-func removeGroup(path string) error {
-	entries, err := os.ReadDir(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	} else if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if e.IsDir() {
-			if err := removeGroup(filepath.Join(path, e.Name())); err != nil {
-				return err
-			}
-		}
-	}
-	return unix.Rmdir(path)
-}
+// group is the control group, in each hierarchy, that the machine's are below.
+func (m Machine) group() string { return "/aether-" + filepath.Base(m.dir) }

@@ -30,8 +30,8 @@ touch /var/lib/messy /etc/messy
 ip link add messy0 type veth peer name messy1
 cat /proc/sys/vm/overcommit_memory > /var/lib/tunable
 echo 7 > /proc/sys/vm/overcommit_memory
-for g in /sys/fs/cgroup/pids$GROUP /sys/fs/cgroup/pids$GROUP/inner; do mkdir -p $g; done
-(echo 0 > /sys/fs/cgroup/pids$GROUP/inner/cgroup.procs; exec sleep 86397) &
+mkdir -p /sys/fs/cgroup/pids/inner
+(echo 0 > /sys/fs/cgroup/pids/inner/cgroup.procs; exec sleep 86397) &
 (sh -c 'exec sleep 86398' &)
 hostname > /var/lib/ready
 exec sleep 86399
@@ -71,7 +71,7 @@ func sleepers() (pids []int) {
 func start(t *testing.T, m Machine, name string) {
 	t.Helper()
 	spec := Spec{Name: name, Commands: []supervise.Command{{
-		Name: "messy", Args: []string{"sh", "-c", messy}, Env: []string{"GROUP=" + m.Group()},
+		Name: "messy", Args: []string{"sh", "-c", messy},
 	}}}
 	if err := m.Start(t.Context(), spec, func(int) error { return nil }); err != nil {
 		t.Fatalf("%v\n%s", err, read(m.Log("machine")))
@@ -101,6 +101,9 @@ func TestAMachineLeavesNothingBehind(t *testing.T) {
 	}
 	if got := read(m.Host("/var/lib/tunable")); got != "1" {
 		t.Errorf("the machine's kubelet would find overcommit_memory at %q", got)
+	}
+	if got := read("/sys/fs/cgroup/pids" + m.group() + "/inner/cgroup.procs"); got == "" {
+		t.Error("the program's control group is not below the machine's")
 	}
 	cmd, err := m.Exec(t.Context(), "sh", "-c", "ls /etc/messy && ip -o link && grep -c messy /proc/self/mounts && hostname")
 	if err != nil {
@@ -144,7 +147,7 @@ func TestAMachineLeavesNothingBehind(t *testing.T) {
 	if now := read("/proc/sys/vm/overcommit_memory"); now != overcommit {
 		t.Errorf("overcommit_memory is %s, was %s", now, overcommit)
 	}
-	for _, path := range []string{"/var/lib/messy", "/etc/messy", m.Dir(), "/sys/fs/cgroup/pids" + m.Group()} {
+	for _, path := range []string{"/var/lib/messy", "/etc/messy", m.Dir(), "/sys/fs/cgroup/pids" + m.group()} {
 		if _, err := os.Stat(path); err == nil {
 			t.Errorf("%s is left", path)
 		}

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -21,6 +22,7 @@ import (
 // The names by which a program calls itself to be a process of a machine.
 const (
 	initName       = "aether-machine-init"
+	entryName      = "aether-machine-entry"
 	supervisorName = "aether-machine-supervisor"
 )
 
@@ -37,6 +39,8 @@ func Main() {
 	switch filepath.Base(os.Args[0]) {
 	case initName:
 		run = initialize
+	case entryName:
+		run = enter
 	case supervisorName:
 		run = superviseAll
 	default:
@@ -70,7 +74,7 @@ func initialize(m Machine) error {
 		return err
 	}
 	supervisor := exec.CommandContext(context.Background(), "/proc/self/exe")
-	supervisor.Args = []string{supervisorName, m.dir}
+	supervisor.Args = []string{entryName, m.dir}
 	supervisor.Stdout, supervisor.Stderr = os.Stdout, os.Stderr
 	if err := supervisor.Start(); err != nil {
 		return err
@@ -88,8 +92,24 @@ func initialize(m Machine) error {
 	}
 }
 
+// enter becomes the supervisor, in the machine's control groups and a namespace of them.
+func enter(m Machine) error {
+	if err := enterGroup(m.group()); err != nil {
+		return err
+	}
+	// The namespace is the thread's: that becomes the next program's first.
+	runtime.LockOSThread()
+	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
+		return fmt.Errorf("make a control group namespace: %w", err)
+	}
+	return unix.Exec("/proc/self/exe", []string{supervisorName, m.dir}, os.Environ())
+}
+
 // superviseAll runs the machine's programs until the machine ends.
 func superviseAll(m Machine) error {
+	if err := mountGroups(); err != nil {
+		return err
+	}
 	var spec Spec
 	if err := m.readSpec(&spec); err != nil {
 		return err

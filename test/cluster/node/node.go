@@ -48,7 +48,7 @@ type Config struct {
 // values is what the files name.
 type values struct {
 	Config
-	Group, CA, Cert, Key, SandboxImage string
+	CA, Cert, Key, SandboxImage string
 }
 
 // Configure adds to the machine's spec what makes it a node.
@@ -77,7 +77,7 @@ func (c Config) configure(spec *machine.Spec) error {
 	if err := c.Authority.Kubeconfig(proxy, "kube-proxy", c.Server, pki.Subject{CommonName: "system:kube-proxy"}); err != nil {
 		return err
 	}
-	v := values{Config: c, Group: c.Machine.Group(), CA: c.Authority.Pair().CertFile, Cert: pair.CertFile, Key: pair.KeyFile, SandboxImage: SandboxImage}
+	v := values{Config: c, CA: c.Authority.Pair().CertFile, Cert: pair.CertFile, Key: pair.KeyFile, SandboxImage: SandboxImage}
 	spec.Files = map[string]string{}
 	for name, target := range map[string]string{
 		"containerd.toml": filepath.Join(conf, "containerd.toml"),

@@ -16,7 +16,7 @@ func TestFilesAreWhatTheirReadersParse(t *testing.T) {
 			Machine: machine.In("/node-1"), Name: "node-1", Address: netip.MustParseAddr("192.0.2.1"),
 			Pods: netip.MustParsePrefix("198.18.1.0/24"), AllPods: netip.MustParsePrefix("198.18.0.0/16"), DNS: netip.MustParseAddr("192.0.2.53"),
 		},
-		Group: "/group", CA: "/ca", Cert: "/cert", Key: "/key", SandboxImage: SandboxImage,
+		CA: "/ca", Cert: "/cert", Key: "/key", SandboxImage: SandboxImage,
 	}
 	for name, parse := range map[string]func([]byte, any) error{
 		"kubelet.yaml":    func(b []byte, v any) error { return yaml.UnmarshalStrict(b, v) },

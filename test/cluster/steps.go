@@ -1,0 +1,269 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"aether.io/aether/test/cluster/image"
+	"aether.io/aether/test/cluster/network"
+	"aether.io/aether/test/cluster/node"
+)
+
+// patience is for each thing that is waited for. On two busy cores, a cold start takes a
+// minute in all.
+const patience = 3 * time.Minute
+
+//go:embed files/dns.yaml
+var dnsManifest string
+
+const dnsImage = "aether.test/coredns:1"
+
+// packages are what Debian has that the cluster needs, by a file of each.
+var packages = map[string]string{
+	"/usr/bin/containerd": "containerd",
+	"/usr/sbin/runc":      "runc",
+	"/usr/lib/cni/ptp":    "containernetworking-plugins",
+	"/usr/sbin/nft":       "nftables",
+	"/usr/bin/ip":         "iproute2",
+	"/usr/bin/nsenter":    "util-linux",
+	"/usr/bin/mount":      "mount",
+}
+
+// install gets the packages that are missing.
+func (u *up) install(ctx context.Context) error {
+	missing := map[string]bool{}
+	for file, name := range packages {
+		if _, err := os.Stat(file); err != nil {
+			missing[name] = true
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	names := make([]string, 0, len(missing))
+	for name := range missing {
+		names = append(names, name)
+	}
+	if _, err := exec.LookPath("apt-get"); err != nil || os.Geteuid() != 0 {
+		return fmt.Errorf("missing: %s (install them, or run as root on Debian)", strings.Join(names, ", "))
+	}
+	fmt.Fprintf(u.Out, "installing %s\n", strings.Join(names, ", "))
+	for _, args := range [][]string{{"update", "-qq"}, append([]string{"install", "-qq", "-y", "--no-install-recommends"}, names...)} {
+		cmd := exec.CommandContext(ctx, "apt-get", args...)
+		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("apt-get %s: %w\n%s", args[0], err, out)
+		}
+	}
+	return nil
+}
+
+func (u *up) apiServer(ctx context.Context) error {
+	return await(ctx, func(ctx context.Context) error {
+		_, err := u.Kubectl(ctx, "", "get", "--raw=/readyz")
+		return err
+	})
+}
+
+// images makes the images of what the cluster itself runs, and imports those that a node
+// does not have.
+func (u *up) images(ctx context.Context) error {
+	own := []image.Image{
+		{Name: node.SandboxImage, Entrypoint: []string{"/pause"}, User: "65535:65535", Files: map[string]string{"/pause": u.Pause}},
+		{Name: dnsImage, Entrypoint: []string{"/coredns"}, Files: map[string]string{"/coredns": u.coreDNS}},
+	}
+	if err := os.MkdirAll(u.path("images"), 0o755); err != nil {
+		return err
+	}
+	for _, n := range u.nodes() {
+		var have string
+		err := await(ctx, func(ctx context.Context) (err error) {
+			have, err = u.Cluster.ctr(ctx, n, nil, "images", "list", "-q")
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		for i, img := range own {
+			if strings.Contains("\n"+have, "\n"+img.Name+"\n") {
+				continue
+			}
+			archive := u.path(fmt.Sprintf("images/%d.tar", i))
+			if err := img.Write(archive); err != nil {
+				return err
+			}
+			if err := u.load(ctx, n, archive); err != nil {
+				return err
+			}
+		}
+	}
+	return os.RemoveAll(u.path("images"))
+}
+
+// Load imports OCI archives into all nodes. Pods that name them need the image pull policy
+// IfNotPresent.
+func (c Cluster) Load(ctx context.Context, archives ...string) error {
+	nodes := c.nodes()
+	if len(nodes) == 0 {
+		return fmt.Errorf("there is no cluster in %s", c.dir)
+	}
+	for _, archive := range archives {
+		for _, n := range nodes {
+			if err := c.load(ctx, n, archive); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (c Cluster) load(ctx context.Context, n network.Node, archive string) error {
+	f, err := os.Open(archive)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err := c.ctr(ctx, n, f, "images", "import", "-"); err != nil {
+		return fmt.Errorf("load %s into %s: %w", archive, n.Name(), err)
+	}
+	return nil
+}
+
+// ctr runs containerd's client on the node.
+func (c Cluster) ctr(ctx context.Context, n network.Node, stdin *os.File, args ...string) (string, error) {
+	cmd, err := c.Node(n).Exec(ctx, append([]string{"ctr", "--namespace=k8s.io"}, args...)...)
+	if err != nil {
+		return "", err
+	}
+	if stdin != nil {
+		cmd.Stdin = stdin
+	}
+	return output(cmd)
+}
+
+// Kubectl runs kubectl as the administrator with the input and returns what it printed;
+// the error has what it complained of.
+func (c Cluster) Kubectl(ctx context.Context, input string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, c.path("kubectl"), append([]string{"--kubeconfig", c.Kubeconfig()}, args...)...)
+	cmd.Stdin = strings.NewReader(input)
+	return output(cmd)
+}
+
+func output(cmd *exec.Cmd) (string, error) {
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return stdout.String(), fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	return stdout.String(), nil
+}
+
+// dns applies the name server's manifest; roles and priorities that it needs are made by
+// the API server soon after it is ready.
+func (u *up) dns(ctx context.Context) error {
+	manifest := strings.NewReplacer("IMAGE", dnsImage, "ADDRESS", network.DNS.String()).Replace(dnsManifest)
+	return await(ctx, func(ctx context.Context) error {
+		_, err := u.Kubectl(ctx, manifest, "apply", "--server-side", "--force-conflicts", "-f", "-")
+		return err
+	})
+}
+
+func (u *up) ready(ctx context.Context) error {
+	timeout := "--timeout=" + patience.String()
+	for n := network.Node(1); int(n) <= u.Nodes; n++ {
+		for _, condition := range []string{"create", "condition=Ready"} {
+			if _, err := u.Kubectl(ctx, "", "wait", "--for="+condition, "node/"+n.Name(), timeout); err != nil {
+				return err
+			}
+		}
+	}
+	if _, err := u.Kubectl(ctx, "", "rollout", "status", "--namespace=kube-system", "deployment/coredns", timeout); err != nil {
+		return err
+	}
+	// After a start anew, statuses may be those of before. A name that is answered at the
+	// Service's address has passed through everything that there is.
+	return await(ctx, func(ctx context.Context) error {
+		_, err := resolver.LookupNetIP(ctx, "ip4", "kubernetes.default.svc.cluster.local.")
+		return err
+	})
+}
+
+// resolver asks the cluster's name server.
+var resolver = &net.Resolver{
+	PreferGo: true,
+	Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		return (&net.Dialer{}).DialContext(ctx, "udp", netip.AddrPortFrom(network.DNS, 53).String())
+	},
+}
+
+// await tries until there is no error, which it returns when patience is over.
+func await(ctx context.Context, try func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := try(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(err, context.Cause(ctx))
+		case <-tick.C:
+		}
+	}
+}
+
+// state is what a person would look at when the cluster does not come up.
+func (u *up) state() string {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	var out strings.Builder
+	for _, n := range u.nodes() {
+		programs, err := u.Node(n).Programs(ctx)
+		if err != nil {
+			fmt.Fprintf(&out, "\n--- %s: %v\n%s", n.Name(), err, tail(u.Node(n).Log("machine"), 15))
+			continue
+		}
+		for _, p := range programs {
+			fmt.Fprintf(&out, "\n--- %s on %s: process %d, start %d", p.Name, n.Name(), p.PID, p.Starts)
+			if p.PID == 0 || p.Starts > 1 {
+				fmt.Fprintf(&out, "\n%s", tail(u.Node(n).Log(p.Name), 15))
+			}
+		}
+	}
+	for _, args := range [][]string{
+		{"get", "nodes,pods", "--all-namespaces", "--output=wide"},
+		{"get", "events", "--all-namespaces", "--field-selector=type=Warning", "--output=custom-columns=OBJECT:.involvedObject.name,MESSAGE:.message"},
+	} {
+		text, err := u.Kubectl(ctx, "", append(args, "--request-timeout=5s")...)
+		if err == nil {
+			fmt.Fprintf(&out, "\n--- kubectl %s\n%s", strings.Join(args, " "), text)
+		}
+	}
+	fmt.Fprintf(&out, "\n--- logs: %s", filepath.Join(u.dir, "node-*", "logs"))
+	return out.String()
+}
+
+// tail is the last lines of a file.
+func tail(path string, n int) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}
