@@ -155,7 +155,7 @@ func serve(ctx context.Context, socket string, h http.Handler) error {
 			err = errRemoved
 		}
 		_ = srv.Close() // readers of the journal have no end of their own
-		_ = <-served    // that it was closed
+		<-served // that it was closed
 		return err
 	}
 }
