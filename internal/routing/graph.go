@@ -19,7 +19,9 @@ import (
 	"aether.io/aether/internal/meshconfig"
 	"aether.io/aether/internal/object"
 	"aether.io/aether/internal/resource"
+	"aether.io/aether/internal/routing/front"
 	"aether.io/aether/internal/routing/gateway"
+	"aether.io/aether/internal/routing/key"
 	"aether.io/aether/internal/routing/report"
 	"aether.io/aether/internal/routing/unit"
 	"aether.io/aether/internal/scope"
@@ -27,14 +29,18 @@ import (
 
 // Config is what the graph must know beside the objects.
 type Config struct {
-	ControllerName   string            // whose GatewayClasses are ours, "config.aether.io/gateway-controller"
-	ReleaseNamespace string            // whose MeshConfig every namespace inherits
-	Address          string            // IP that listeners bind
-	PublishAddresses []string          // status.addresses of shared Gateways: IPs or host names; may be empty
-	PortOffset       uint32            // added to a listener's port to get the bound one
-	AccessLogPath    string            // file of the JSON lines access log; empty: no logger
-	TrustFile        string            // PEM bundle of the system's authorities beside each proxy; empty: there is none
-	System           meshconfig.System // what MeshConfigs inherit in the end
+	ControllerName   string   // whose GatewayClasses are ours, "config.aether.io/gateway-controller"
+	ReleaseNamespace string   // whose MeshConfig every namespace inherits
+	Address          string   // IP that listeners bind
+	PublishAddresses []string // status.addresses of shared Gateways: IPs or host names; may be empty
+	PortOffset       uint32   // added to a listener's port to get the bound one
+	// Fronts says that each shared Gateway is reached through a Service of the release
+	// namespace, which maps its ports to internal ones and has its addresses: those two
+	// settings are not used then.
+	Fronts        bool
+	AccessLogPath string            // file of the JSON lines access log; empty: no logger
+	TrustFile     string            // PEM bundle of the system's authorities beside each proxy; empty: there is none
+	System        meshconfig.System // what MeshConfigs inherit in the end
 }
 
 // Status is what is to be said of one object, as far as objects decide it.
@@ -47,6 +53,7 @@ type Requirement = report.Requirement
 type Delta struct {
 	Worlds   map[scope.Scope]resource.Delta // only scopes in which something differs, be it only an origin
 	Statuses []Status                       // sorted by key; only those that differ from what was last handed out
+	Fronts   map[key.Name]*front.Front      // by Gateway, only those that differ; nil: none is wanted any more
 }
 
 // Graph holds the objects and all that was made of them. It has one user at a time.
@@ -83,6 +90,7 @@ func New(c Config) (*Graph, error) {
 			AccessLogPath:    c.AccessLogPath,
 			TrustFile:        c.TrustFile,
 			Site:             gateway.Site{PublishAddresses: slices.Clone(c.PublishAddresses), PortOffset: c.PortOffset},
+			Fronts:           c.Fronts,
 			System:           c.System,
 		}),
 	}, nil
@@ -168,9 +176,9 @@ func (g *Graph) enter(k object.Key) {
 // settle computes what the entered objects reach and collects what came out.
 func (g *Graph) settle() Delta {
 	g.units.Settle()
-	resources, statuses := g.units.Drain()
+	changed := g.units.Drain()
 	d := Delta{Worlds: map[scope.Scope]resource.Delta{}}
-	for _, c := range resources {
+	for _, c := range changed.Resources {
 		w := d.Worlds[c.Key.Scope]
 		if c.Gone {
 			w.Removed = append(w.Removed, c.Key.Of)
@@ -183,7 +191,7 @@ func (g *Graph) settle() Delta {
 		slices.SortFunc(w.Changed, func(a, b *resource.Resource) int { return a.Name.Compare(b.Name) })
 		slices.SortFunc(w.Removed, resource.Name.Compare)
 	}
-	for _, c := range statuses {
+	for _, c := range changed.Statuses {
 		s := c.Value
 		if c.Gone {
 			s = Status{Key: c.Key}
@@ -194,5 +202,13 @@ func (g *Graph) settle() Delta {
 		d.Statuses = append(d.Statuses, s)
 	}
 	slices.SortFunc(d.Statuses, func(a, b Status) int { return a.Key.Compare(b.Key) })
+	for _, c := range changed.Fronts {
+		if d.Fronts == nil {
+			d.Fronts = map[key.Name]*front.Front{}
+		}
+		if d.Fronts[c.Key] = &c.Value; c.Gone {
+			d.Fronts[c.Key] = nil
+		}
+	}
 	return d
 }

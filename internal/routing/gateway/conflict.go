@@ -43,19 +43,19 @@ func within(list []Section) {
 		if !s.Accepted() {
 			continue
 		}
-		of := protocols[s.Bound]
+		of := protocols[s.Table.Port.Port]
 		of[index(s.Secure)] = append(of[index(s.Secure)], s.Name)
-		protocols[s.Bound] = of
-		hosts[claimed{s.Bound, s.Host}] = append(hosts[claimed{s.Bound, s.Host}], s.Name)
+		protocols[s.Table.Port.Port] = of
+		hosts[claimed{s.Table.Port.Port, s.Host}] = append(hosts[claimed{s.Table.Port.Port, s.Host}], s.Name)
 	}
 	for i := range list {
 		s := &list[i]
 		if !s.Accepted() {
 			continue
 		}
-		if others := protocols[s.Bound][index(!s.Secure)]; len(others) > 0 {
+		if others := protocols[s.Table.Port.Port][index(!s.Secure)]; len(others) > 0 {
 			s.conflict(gatewayv1.ListenerReasonProtocolConflict, "the same port and another protocol as listener "+strings.Join(others, ", "))
-		} else if alike := hosts[claimed{s.Bound, s.Host}]; len(alike) > 1 {
+		} else if alike := hosts[claimed{s.Table.Port.Port, s.Host}]; len(alike) > 1 {
 			s.conflict(gatewayv1.ListenerReasonHostnameConflict, "the same port, protocol and hostname as listener "+strings.Join(without(alike, s.Name), ", "))
 		}
 	}
@@ -97,21 +97,21 @@ type claims struct {
 // check rejects a ListenerSet's section for what is taken. One of a protocol that is not
 // supported could not have shared the port whatever it is.
 func (c claims) check(s *Section) {
-	secure, there := c.ports[s.Bound]
+	secure, there := c.ports[s.Table.Port.Port]
 	unsupported := s.Rejected.Reason == string(gatewayv1.ListenerReasonUnsupportedProtocol)
 	switch {
 	case !there || !s.Accepted() && !unsupported || s.Set == key.Name{}:
 	case unsupported || secure != s.Secure:
 		s.conflict(gatewayv1.ListenerReasonProtocolConflict, "the same port and another protocol as a listener of the Gateway or of another ListenerSet")
-	case c.hosts[claimed{s.Bound, s.Host}]:
+	case c.hosts[claimed{s.Table.Port.Port, s.Host}]:
 		s.conflict(gatewayv1.ListenerReasonHostnameConflict, "the same port, protocol and hostname as a listener of the Gateway or of another ListenerSet")
 	}
 }
 
 func (c claims) add(s Section) {
 	if s.Accepted() {
-		c.ports[s.Bound] = s.Secure
-		c.hosts[claimed{s.Bound, s.Host}] = true
+		c.ports[s.Table.Port.Port] = s.Secure
+		c.hosts[claimed{s.Table.Port.Port, s.Host}] = true
 	}
 }
 
@@ -124,7 +124,7 @@ func markOverlaps(list []Section) {
 	wildcards := map[uint32][]int{}
 	for i, s := range list {
 		if s.Secure && s.Accepted() && hostname.IsWildcard(s.Host) {
-			wildcards[s.Bound] = append(wildcards[s.Bound], i)
+			wildcards[s.Table.Port.Port] = append(wildcards[s.Table.Port.Port], i)
 		}
 	}
 	with := make([][]int, len(list))
@@ -132,7 +132,7 @@ func markOverlaps(list []Section) {
 		if !s.Secure || !s.Accepted() {
 			continue
 		}
-		for _, w := range wildcards[s.Bound] {
+		for _, w := range wildcards[s.Table.Port.Port] {
 			if _, meet := hostname.Intersect(s.Host, list[w].Host); meet && w != i {
 				with[i] = append(with[i], w)
 				if !hostname.IsWildcard(s.Host) {

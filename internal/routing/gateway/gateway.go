@@ -13,14 +13,27 @@ import (
 
 	configv1 "aether.io/aether/api/config/v1"
 	"aether.io/aether/internal/routing/condition"
+	"aether.io/aether/internal/routing/front"
 	"aether.io/aether/internal/routing/key"
 	"aether.io/aether/internal/scope"
 )
 
-// Site is what is the same for every Gateway of an installation.
+// Site is where a Gateway is reached.
 type Site struct {
-	PublishAddresses []string // IPs or host names of shared Gateways
+	PublishAddresses []string // IPs or host names of a shared Gateway
 	PortOffset       uint32   // added to a section's port to get the bound one
+	// Mapped says that something in front maps the ports, to those in Internal: a port that
+	// is not in there cannot be bound yet.
+	Mapped   bool
+	Internal map[uint32]uint32
+}
+
+// bound is the port that is bound for a Gateway's; 0 if that is not known yet.
+func (s Site) bound(port uint32) uint32 {
+	if s.Mapped {
+		return s.Internal[port]
+	}
+	return port + s.PortOffset
 }
 
 // Gateway is a Gateway of ours. The zero Gateway is one that does not exist or is
@@ -41,6 +54,9 @@ type Gateway struct {
 	Certificates map[string][]gatewayv1.SecretObjectReference
 	Frontend     *gatewayv1.FrontendTLSConfig // nil: clients show no certificate
 	Idle         []string                     // what is asked for and has no effect
+	Addresses    []string                     // at which a shared one is reached
+	Unreachable  bool                         // it has no address yet, and gets one
+	Front        front.Front                  // what is wanted in front of a shared one, if its site maps ports
 }
 
 // Read reads a Gateway whose class is ours with the ListenerSets that it allows, in the
@@ -50,7 +66,7 @@ func Read(gw *gatewayv1.Gateway, sets []*gatewayv1.ListenerSet, p Parameters, in
 	g := Gateway{
 		Ours: true, Generation: gw.Generation, Created: gw.CreationTimestamp.Unix(),
 		Scope:        scope.SharedPool(),
-		Sections:     sections(gw, sets, site.PortOffset),
+		Sections:     sections(gw, sets, site),
 		Sets:         map[key.Name]bool{},
 		Certificates: map[string][]gatewayv1.SecretObjectReference{},
 	}
@@ -77,6 +93,10 @@ func Read(gw *gatewayv1.Gateway, sets []*gatewayv1.ListenerSet, p Parameters, in
 			g.secure(Section{Name: string(l.Name), Set: n}, l.TLS)
 		}
 	}
+	if g.Scope.IsSharedPool() {
+		g.Addresses, g.Unreachable = site.PublishAddresses, site.Mapped && len(site.PublishAddresses) == 0
+		g.Front = p.front(gw, g)
+	}
 	g.checkAddresses(gw, site)
 	switch {
 	case invalid != "":
@@ -94,7 +114,7 @@ func (g Gateway) Ports() map[uint32]int64 {
 	ports := map[uint32]int64{}
 	for _, s := range g.Sections {
 		age := max(g.Created, s.Created)
-		if first, there := ports[s.Bound]; s.Accepted() && (!there || age < first) {
+		if first, there := ports[s.Bound]; s.Accepted() && s.Bound > 0 && (!there || age < first) {
 			ports[s.Bound] = age
 		}
 	}
@@ -121,12 +141,14 @@ func (g *Gateway) dedicate(gw *gatewayv1.Gateway) {
 	g.Scope, g.Account = own, key.Name{Namespace: gw.Namespace, Name: account}
 }
 
-// checkAddresses: addresses are the installation's and cannot be chosen.
+// checkAddresses: addresses are the installation's and cannot be chosen. What is in front of
+// a Gateway may be asked for one, and need not give it.
 func (g *Gateway) checkAddresses(gw *gatewayv1.Gateway, site Site) {
 	for _, a := range gw.Spec.Addresses {
 		switch {
 		case a.Type != nil && *a.Type != gatewayv1.IPAddressType:
 			g.Rejected = condition.Problemf(gatewayv1.GatewayReasonUnsupportedAddress, "addresses of type %s are not supported", *a.Type)
+		case site.Mapped && len(site.PublishAddresses) == 0: // it may still come
 		case a.Value != "" && !slices.Contains(site.PublishAddresses, a.Value):
 			g.Unusable = condition.Problemf(gatewayv1.GatewayReasonAddressNotUsable, "address %s is not one of this installation's", a.Value)
 		}

@@ -1,8 +1,16 @@
 package gateway
 
 import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
 	configv1 "aether.io/aether/api/config/v1"
 	"aether.io/aether/internal/envoy"
+	"aether.io/aether/internal/routing/front"
+	"aether.io/aether/internal/routing/key"
 )
 
 // Parameters is the part of GatewayParameters that routing acts on, before defaults.
@@ -14,7 +22,7 @@ type Parameters struct {
 // ReadParameters takes that part out of an object.
 func ReadParameters(o *configv1.GatewayParameters) Parameters {
 	return Parameters{
-		spec:   configv1.GatewayParametersSpec{Mode: o.Spec.Mode, RouteScopes: o.Spec.RouteScopes, Clients: o.Spec.Clients},
+		spec:   configv1.GatewayParametersSpec{Mode: o.Spec.Mode, RouteScopes: o.Spec.RouteScopes, Clients: o.Spec.Clients, Service: o.Spec.Service},
 		drains: o.Spec.DrainSeconds != nil,
 	}
 }
@@ -52,4 +60,37 @@ func (p Parameters) set(g *Gateway) (dedicated bool) {
 		g.Clients.Proxied.Trusted = append(g.Clients.Proxied.Trusted, string(cidr))
 	}
 	return *e.Mode == configv1.GatewayModeDedicated
+}
+
+// front is what is wanted in front of a shared Gateway. What its own spec says of
+// annotations wins over its parameters.
+func (p Parameters) front(gw *gatewayv1.Gateway, g Gateway) front.Front {
+	e := configv1.EffectiveGatewayParameters(nil, &p.spec).Service
+	out := front.Front{
+		Gateway: key.Name{Namespace: gw.Namespace, Name: gw.Name}, Class: string(gw.Spec.GatewayClassName),
+		Type: corev1.ServiceType(*e.Type), ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicy(*e.ExternalTrafficPolicy),
+		LoadBalancerClass: *e.LoadBalancerClass, Labels: map[string]string{}, Annotations: map[string]string{},
+	}
+	maps.Copy(out.Annotations, e.Annotations)
+	if in := gw.Spec.Infrastructure; in != nil {
+		for k, v := range in.Labels {
+			out.Labels[string(k)] = string(v)
+		}
+		for k, v := range in.Annotations {
+			out.Annotations[string(k)] = string(v)
+		}
+	}
+	for _, a := range gw.Spec.Addresses {
+		if a.Value != "" && out.Address == "" {
+			out.Address = a.Value
+		}
+	}
+	for _, s := range g.Sections {
+		if s.Accepted() {
+			out.Ports = append(out.Ports, s.Table.Port.Port)
+		}
+	}
+	slices.Sort(out.Ports)
+	out.Ports = slices.Compact(out.Ports)
+	return out
 }

@@ -22,7 +22,7 @@ type Section struct {
 	Set      key.Name  // the ListenerSet that it is of; zero: the Gateway itself
 	Created  int64     // of that object, Unix seconds
 	Table    key.Table // its Gateway and port too
-	Bound    uint32    // the port that is bound
+	Bound    uint32    // the port that is bound; 0: it is not known yet
 	Secure   bool
 	Host     string            // lower case; hostname.Any if it names none
 	Rejected condition.Problem // why it is not accepted
@@ -57,18 +57,18 @@ func (s Section) Accepted() bool { return s.Rejected.IsZero() }
 
 // sections reads the listeners of a Gateway and of what is attached to it, in the order of
 // precedence, and finds their conflicts.
-func sections(gw *gatewayv1.Gateway, sets []*gatewayv1.ListenerSet, portOffset uint32) []Section {
+func sections(gw *gatewayv1.Gateway, sets []*gatewayv1.ListenerSet, site Site) []Section {
 	n := key.Name{Namespace: gw.Namespace, Name: gw.Name}
 	list := make([]Section, 0, len(gw.Spec.Listeners))
 	for i := range gw.Spec.Listeners {
-		s := readSection(n, key.Name{}, &gw.Spec.Listeners[i], portOffset)
+		s := readSection(n, key.Name{}, &gw.Spec.Listeners[i], site)
 		s.Created = gw.CreationTimestamp.Unix()
 		list = append(list, s)
 	}
 	for _, set := range sets {
 		for _, l := range set.Spec.Listeners {
 			as := gatewayv1.Listener(l)
-			s := readSection(n, key.Name{Namespace: set.Namespace, Name: set.Name}, &as, portOffset)
+			s := readSection(n, key.Name{Namespace: set.Namespace, Name: set.Name}, &as, site)
 			s.Created = set.CreationTimestamp.Unix()
 			list = append(list, s)
 		}
@@ -77,12 +77,12 @@ func sections(gw *gatewayv1.Gateway, sets []*gatewayv1.ListenerSet, portOffset u
 	return list
 }
 
-func readSection(gw, set key.Name, l *gatewayv1.Listener, portOffset uint32) Section {
+func readSection(gw, set key.Name, l *gatewayv1.Listener, site Site) Section {
 	port := key.Port{Gateway: gw, Port: uint32(l.Port)}
 	s := Section{
 		Name:   string(l.Name),
 		Set:    set,
-		Bound:  port.Port + portOffset,
+		Bound:  site.bound(port.Port),
 		Secure: l.Protocol == gatewayv1.HTTPSProtocolType,
 		Host:   strings.ToLower(string(ptr.Deref(l.Hostname, ""))),
 		From:   gatewayv1.NamespacesFromSame,
@@ -91,7 +91,7 @@ func readSection(gw, set key.Name, l *gatewayv1.Listener, portOffset uint32) Sec
 	if s.Host == "" {
 		s.Host = hostname.Any
 	}
-	s.Rejected = s.reject(l)
+	s.Rejected = s.reject(l, site)
 	if a := l.AllowedRoutes; a != nil && a.Namespaces != nil && a.Namespaces.From != nil {
 		s.From, s.Selector = *a.Namespaces.From, a.Namespaces.Selector
 	}
@@ -101,11 +101,11 @@ func readSection(gw, set key.Name, l *gatewayv1.Listener, portOffset uint32) Sec
 
 // reject says what of a listener cannot be served. What would weaken security if it were
 // ignored is in here.
-func (s Section) reject(l *gatewayv1.Listener) condition.Problem {
+func (s Section) reject(l *gatewayv1.Listener, site Site) condition.Problem {
 	switch {
 	case l.Protocol != gatewayv1.HTTPProtocolType && !s.Secure:
 		return condition.Problemf(gatewayv1.ListenerReasonUnsupportedProtocol, "protocol %s is not supported", l.Protocol)
-	case s.Bound == 0 || s.Bound > math.MaxUint16:
+	case !site.Mapped && (s.Bound == 0 || s.Bound > math.MaxUint16):
 		return condition.Problemf(gatewayv1.ListenerReasonPortUnavailable, "port %d would be bound as %d, which is no port", l.Port, s.Bound)
 	case !hostname.Valid(s.Host):
 		return condition.Problemf(gatewayv1.ListenerReasonUnsupportedValue, "%q is no hostname", s.Host)

@@ -20,7 +20,6 @@ import (
 type Gateway struct {
 	gateway.Gateway
 	Held      bool // nothing is made of it for now, which observation explains
-	Addresses []string
 	Client    condition.Problem // why it cannot show backends the certificate that it is to show
 	Sections  []Section         // its own, in the order of the spec
 	Sets      int               // the ListenerSets that are attached
@@ -122,6 +121,8 @@ func (g Gateway) programmed() metav1.Condition {
 		return condition.False(kind, gatewayv1.GatewayReasonInvalid, "the Gateway is not accepted")
 	case !g.Unusable.IsZero():
 		return condition.False(kind, g.Unusable.Reason, g.Unusable.Message)
+	case g.Unreachable:
+		return condition.False(kind, gatewayv1.GatewayReasonAddressNotAssigned, "nothing has given it an address yet")
 	case !g.Held && !g.Served:
 		return condition.False(kind, gatewayv1.GatewayReasonInvalid, "no listener can be programmed")
 	}
@@ -181,6 +182,8 @@ func (s Section) programmed(held bool) metav1.Condition {
 	switch {
 	case s.Rejected.Reason == string(gatewayv1.ListenerReasonPortUnavailable), s.Conflict && s.Parent().Kind == object.ListenerSet:
 		return condition.False(kind, s.Rejected.Reason, s.Rejected.Message)
+	case s.Rejected.IsZero() && s.Bound == 0:
+		return condition.False(kind, gatewayv1.ListenerReasonPending, "what is in front of its Gateway has no port for it yet")
 	case !s.Served && !held:
 		return condition.False(kind, gatewayv1.ListenerReasonInvalid, "the listener or its Gateway is not valid")
 	}

@@ -3,6 +3,7 @@ package unit
 import (
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -10,6 +11,7 @@ import (
 	configv1 "aether.io/aether/api/config/v1"
 	"aether.io/aether/internal/object"
 	"aether.io/aether/internal/routing/condition"
+	"aether.io/aether/internal/routing/front"
 	"aether.io/aether/internal/routing/gateway"
 	"aether.io/aether/internal/routing/key"
 	"aether.io/aether/internal/routing/sheet"
@@ -88,7 +90,7 @@ func (u *Units) computeGateway(c *sheet.Cell, n key.Name) ownGateway {
 	if gateway.AllowsAnySet(o) {
 		sets = gateway.Attached(o, u.sets.All(c, n), func(namespace string) labels.Set { return u.namespaceLabels(c, namespace) })
 	}
-	out := ownGateway{Gateway: gateway.Read(o, sets, parameters, invalid, u.config.Site), Held: e.Held}
+	out := ownGateway{Gateway: gateway.Read(o, sets, parameters, invalid, u.site(c, n, string(o.Spec.GatewayClassName))), Held: e.Held}
 	if !out.servable() {
 		return out
 	}
@@ -101,6 +103,30 @@ func (u *Units) computeGateway(c *sheet.Cell, n key.Name) ownGateway {
 		}
 	}
 	return out
+}
+
+// site is where a Gateway is reached: as the installation says, or as the Service in front
+// of it does.
+func (u *Units) site(c *sheet.Cell, n key.Name, class string) gateway.Site {
+	if !u.config.Fronts {
+		return u.config.Site
+	}
+	out := gateway.Site{Mapped: true}
+	service := key.Name{Namespace: u.config.ReleaseNamespace, Name: front.Name(n, class)}
+	if s, there := get[*corev1.Service](u, c, service.Object(object.Service)); there && front.Ours(s, n) {
+		out.Internal, out.PublishAddresses = front.Ports(s), front.Addresses(s)
+	}
+	return out
+}
+
+// askFront hands out what is wanted in front of a Gateway, whatever is there: what is wanted
+// must not depend on what came of it.
+func (u *Units) askFront(c *sheet.Cell, n key.Name) none {
+	gw := u.gateway.Get(c, n)
+	if u.config.Fronts && gw.Ours && !gw.Held && gw.Rejected.IsZero() && gw.Scope.IsSharedPool() {
+		u.fronts.Put(c, n, gw.Front)
+	}
+	return none{}
 }
 
 // claim is something that only one Gateway can have: a port bound by the shared pool, or

@@ -51,7 +51,7 @@ func (u *Units) computeListener(c *sheet.Cell, k key.Port) listener {
 		return l
 	}
 	for _, s := range as.Sections {
-		if !s.Accepted() || s.Table.Port != k {
+		if !s.Accepted() || s.Table.Port != k || s.Bound == 0 {
 			continue
 		}
 		l.Bound = s.Bound

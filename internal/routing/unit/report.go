@@ -35,9 +35,6 @@ func (u *Units) reportGateway(c *sheet.Cell, n key.Name) none {
 	known := report.Gateway{Gateway: gw.Gateway, Held: gw.Held}
 	known.Unusable = as.Unusable
 	known.Client = u.identity.Get(c, n).Problem
-	if gw.Scope.IsSharedPool() { // a dedicated Gateway's come with its proxies
-		known.Addresses = u.config.Site.PublishAddresses
-	}
 	s := report.Status{Key: n.Object(object.Gateway), Generation: e.Generation}
 	known.Sets = u.joined.Len(c, n)
 	known.Unlisted = key.Sorted(u.unlisted.All(c, n), key.Name.Compare)

@@ -20,6 +20,7 @@ import (
 	"aether.io/aether/internal/resource"
 	"aether.io/aether/internal/routing/backend"
 	"aether.io/aether/internal/routing/certificate"
+	"aether.io/aether/internal/routing/front"
 	"aether.io/aether/internal/routing/gateway"
 	"aether.io/aether/internal/routing/key"
 	"aether.io/aether/internal/routing/policy"
@@ -39,6 +40,7 @@ type Config struct {
 	AccessLogPath    string // empty: no logger
 	TrustFile        string // the system's authorities beside each proxy; empty: none
 	Site             gateway.Site
+	Fronts           bool // each shared Gateway has a site of its own, as the Service in front of it says
 	System           meshconfig.System
 }
 
@@ -101,6 +103,7 @@ type Units struct {
 
 	world    sheet.Output[Resource, *resource.Resource]
 	statuses sheet.Output[object.Key, report.Status]
+	fronts   sheet.Output[key.Name, front.Front]
 }
 
 type none = struct{}
@@ -165,7 +168,7 @@ func (u *Units) makeFormulas() {
 		object.EndpointSlice:    {slice},
 		object.ReferenceGrant:   {grant},
 		object.GatewayClass:     {sheet.NewFormula(s, u.reportClass)},
-		object.Gateway:          {u.parent, sheet.NewFormula(s, u.reportGateway)},
+		object.Gateway:          {u.parent, sheet.NewFormula(s, u.askFront), sheet.NewFormula(s, u.reportGateway)},
 		object.ListenerSet:      {u.set, reportSet},
 		object.HTTPRoute:        {u.route, sheet.NewFormula(s, u.reportRoute)},
 		object.BackendTLSPolicy: {u.policy, reportPolicy},
@@ -179,7 +182,14 @@ func (u *Units) Settle() { u.sheet.Settle() }
 // Runs is the number of units computed so far.
 func (u *Units) Runs() int { return u.sheet.Runs() }
 
-// Drain hands out what has changed since the last Drain, in no order.
-func (u *Units) Drain() ([]sheet.Change[Resource, *resource.Resource], []sheet.Change[object.Key, report.Status]) {
-	return u.world.Drain(), u.statuses.Drain()
+// Changes is what came out differently, in no order.
+type Changes struct {
+	Resources []sheet.Change[Resource, *resource.Resource]
+	Statuses  []sheet.Change[object.Key, report.Status]
+	Fronts    []sheet.Change[key.Name, front.Front]
+}
+
+// Drain hands out what has changed since the last Drain.
+func (u *Units) Drain() Changes {
+	return Changes{Resources: u.world.Drain(), Statuses: u.statuses.Drain(), Fronts: u.fronts.Drain()}
 }
