@@ -22,6 +22,8 @@ import (
 	"aether.io/aether/internal/quarantine"
 	"aether.io/aether/internal/resource"
 	"aether.io/aether/internal/routing"
+	"aether.io/aether/internal/routing/front"
+	"aether.io/aether/internal/routing/key"
 	"aether.io/aether/internal/scope"
 	"aether.io/aether/internal/watermark"
 )
@@ -62,6 +64,14 @@ type Recorder interface {
 	Judged(quarantined map[object.Key]string, refused map[resource.Name]bool)
 }
 
+// Fronts are the Services in front of Gateways.
+type Fronts interface {
+	// Observe takes changes of objects, of which some may be such Services.
+	Observe(changes []object.Change)
+	// Want takes what is wanted in front of Gateways, where it differs; nil: nothing any more.
+	Want(changed map[key.Name]*front.Front)
+}
+
 // Store keeps convictions from one process to the next.
 type Store interface {
 	// Load returns what was saved last, and what there is of it with an error too.
@@ -78,12 +88,13 @@ type Batch struct {
 	Noticed time.Time
 }
 
-// Config is what a Pipeline is made from. All but Store and Log are required.
+// Config is what a Pipeline is made from. All but Fronts, Store and Log are required.
 type Config struct {
 	Graph    Graph
 	World    World
 	Statuses Statuses
 	Recorder Recorder
+	Fronts   Fronts        // nil: nothing is in front of Gateways
 	Store    Store         // nil: convictions last as long as the process
 	Retry    time.Duration // before what could not be saved is saved again; 0: 1 s
 	Log      *slog.Logger
@@ -157,6 +168,10 @@ func (p *Pipeline) Apply(b Batch) {
 		p.c.World.SetSynced()
 	}
 	p.c.Statuses.Update(delta.Statuses)
+	if p.c.Fronts != nil {
+		p.c.Fronts.Observe(b.Changes)
+		p.c.Fronts.Want(delta.Fronts)
+	}
 	if len(b.Changes) > 0 {
 		p.c.Recorder.Record(b, delta)
 	}
@@ -316,6 +331,9 @@ func (p *Pipeline) observe() {
 		}
 		p.publish(delta)
 		p.c.Statuses.Update(delta.Statuses)
+		if p.c.Fronts != nil {
+			p.c.Fronts.Want(delta.Fronts)
+		}
 		p.noteRefused()
 	}
 	p.noteProxies()

@@ -11,6 +11,7 @@ import (
 
 	configv1 "aether.io/aether/api/config/v1"
 	"aether.io/aether/internal/object"
+	"aether.io/aether/internal/routing/front"
 	"aether.io/aether/internal/routing/trust"
 )
 
@@ -105,7 +106,15 @@ func trimListenerSet(o object.Object) {
 
 func trimHTTPRoute(o object.Object) { o.(*gatewayv1.HTTPRoute).Status = gatewayv1.HTTPRouteStatus{} }
 
-func trimService(o object.Object) { o.(*corev1.Service).Status = corev1.ServiceStatus{} }
+// trimService leaves the addresses of Services that are in front of Gateways.
+func trimService(o object.Object) {
+	s := o.(*corev1.Service)
+	keep := corev1.ServiceStatus{}
+	if s.Labels[front.ManagedByLabel] == front.FieldManager {
+		keep.LoadBalancer = s.Status.LoadBalancer
+	}
+	s.Status = keep
+}
 
 // trimEndpointSlice leaves addresses, ports and conditions.
 func trimEndpointSlice(o object.Object) {
