@@ -189,7 +189,7 @@ func (u *up) machines(ctx context.Context) error {
 		}
 	}
 	for n := network.Node(1); int(n) <= u.Nodes; n++ {
-		spec := machine.Spec{Name: n.Name(), Nodes: u.Nodes}
+		spec := machine.Spec{Name: n.Name()}
 		if n == 1 {
 			lb := supervise.Command{Name: Balancer, Args: append(slices.Clone(u.BalancerCommand), plane.Admin)}
 			spec.Commands = []supervise.Command{plane.Etcd, plane.APIServer, plane.ControllerManager, plane.Scheduler, lb}
@@ -201,7 +201,7 @@ func (u *up) machines(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		attach := func(pid int) error { return n.Attach(ctx, pid, u.Nodes) }
+		attach := func(pid int) error { return n.Attach(ctx, pid) }
 		if err := u.Node(n).Start(ctx, spec, attach); err != nil {
 			return err
 		}

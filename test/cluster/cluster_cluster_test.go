@@ -244,6 +244,28 @@ func TestACluster(t *testing.T) {
 			t.Errorf("it answers %q", got)
 		}
 	})
+	t.Run("gets a second node and loses it", func(t *testing.T) {
+		was, err := r.Node(1).Process()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.config.Nodes = 2
+		r.up()
+		if err := r.Load(t.Context(), archive); err != nil {
+			t.Fatal(err)
+		}
+		r.kubectl("", "delete", "pod", "client")
+		r.kubectl(strings.Replace(client, "spec:", "spec:\n  nodeName: node-2", 1), "apply", "-f", "-")
+		r.kubectl("", "wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/client", "--timeout=120s")
+		r.config.Nodes = 1
+		r.up()
+		if got := r.kubectl("", "get", "nodes", "-o", "name"); got != "node/node-1\n" {
+			t.Errorf("nodes are %s", got)
+		}
+		if now, err := r.Node(1).Process(); err != nil || now != was {
+			t.Errorf("the first node is another: %v, %v", now, err)
+		}
+	})
 	if err := r.Down(t.Context()); err != nil {
 		t.Fatal(err)
 	}

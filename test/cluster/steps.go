@@ -179,6 +179,15 @@ func (u *up) dns(ctx context.Context) error {
 }
 
 func (u *up) ready(ctx context.Context) error {
+	gone := []string{"delete", "--ignore-not-found", "node"}
+	for n := network.Node(u.Nodes + 1); n <= network.MaxNodes; n++ {
+		gone = append(gone, n.Name())
+	}
+	if u.Nodes < network.MaxNodes {
+		if _, err := u.Kubectl(ctx, "", gone...); err != nil {
+			return err
+		}
+	}
 	timeout := "--timeout=" + patience.String()
 	for n := network.Node(1); int(n) <= u.Nodes; n++ {
 		for _, condition := range []string{"create", "condition=Ready"} {

@@ -34,7 +34,6 @@ import (
 // Spec says what a machine is. Another spec is another machine.
 type Spec struct {
 	Name     string              `json:"name"`     // of the host
-	Nodes    int                 `json:"nodes"`    // how many machines it is to be connected with
 	Commands []supervise.Command `json:"commands"` // kept running, all started at once
 	// Files are written before the machine starts: texts by path, see Overlay and Host.
 	Files map[string]string `json:"files"`

@@ -92,10 +92,10 @@ func Create(ctx context.Context, owner string) error {
 	})
 }
 
-// Attach connects the node, whose network namespace is that of the process. nodes is how
-// many there are: each has a route to the pods of every other. A node that is attached again
-// has a new namespace; what is left of the old cable is taken away first.
-func (n Node) Attach(ctx context.Context, pid, nodes int) error {
+// Attach connects the node, whose network namespace is that of the process. It has a route to
+// the pods of every other that there may be. A node that is attached again has a new
+// namespace; what is left of the old cable is taken away first.
+func (n Node) Attach(ctx context.Context, pid int) error {
 	_ = run(ctx, "ip", "link", "delete", n.cable()) // there may be none
 	if err := ip(ctx, [][]string{
 		{"link", "add", n.cable(), "type", "veth", "peer", "name", "eth0", "netns", strconv.Itoa(pid)},
@@ -110,7 +110,7 @@ func (n Node) Attach(ctx context.Context, pid, nodes int) error {
 		{"link", "set", "eth0", "up"},
 		{"route", "add", "default", "via", Host.String()},
 	}
-	for other := Node(1); int(other) <= nodes; other++ {
+	for other := Node(1); other <= MaxNodes; other++ {
 		if other != n {
 			inside = append(inside, []string{"route", "add", other.Pods().String(), "via", other.Address().String()})
 		}

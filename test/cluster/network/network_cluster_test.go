@@ -47,8 +47,8 @@ func TestNodesReachEachOtherAndTheComputerAndNothingIsLeft(t *testing.T) {
 	for n := network.Node(1); n <= 2; n++ {
 		m := machine.In(filepath.Join(owner, n.Name()))
 		t.Cleanup(func() { _ = m.Remove(context.Background()) })
-		spec := machine.Spec{Name: n.Name(), Nodes: 2, Commands: []supervise.Command{{Name: "idle", Args: []string{"sleep", "300"}}}}
-		attach := func(pid int) error { return n.Attach(t.Context(), pid, 2) }
+		spec := machine.Spec{Name: n.Name(), Commands: []supervise.Command{{Name: "idle", Args: []string{"sleep", "300"}}}}
+		attach := func(pid int) error { return n.Attach(t.Context(), pid) }
 		if err := m.Start(t.Context(), spec, attach); err != nil {
 			t.Fatal(err)
 		}
