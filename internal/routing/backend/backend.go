@@ -20,6 +20,7 @@ type Port struct {
 	Invalid  condition.Problem // it cannot be a backend; the rest is zero then
 	Name     string
 	Protocol envoy.Protocol
+	Selector bool     // endpoints are expected to be made from the Service's selector
 	Secure   bool     // it takes only TLS: without a Policy it is no backend
 	Policy   key.Name // the BackendTLSPolicy by which it is spoken to; zero: none, in plaintext
 }
@@ -44,7 +45,7 @@ func ReadPort(k key.Service, s *corev1.Service) Port {
 		if !known {
 			return Port{Invalid: condition.Problemf(gatewayv1.RouteReasonUnsupportedProtocol, "Service %s port %d: appProtocol %s is not supported", k.Service, k.Port, *p.AppProtocol)}
 		}
-		return Port{Name: p.Name, Protocol: speaks.protocol, Secure: speaks.secure}
+		return Port{Name: p.Name, Selector: len(s.Spec.Selector) > 0, Protocol: speaks.protocol, Secure: speaks.secure}
 	}
 	return Port{Invalid: condition.Problemf(gatewayv1.RouteReasonBackendNotFound, "Service %s has no TCP port %d", k.Service, k.Port)}
 }

@@ -2,6 +2,7 @@ package backend
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -10,22 +11,27 @@ import (
 	"k8s.io/utils/ptr"
 
 	"aether.io/aether/internal/envoy"
+	"aether.io/aether/internal/routing/key"
 )
 
 // Endpoints is the addresses of one Service's port, gathered from its EndpointSlices.
 type Endpoints struct {
 	ready   []envoy.Address
 	leaving []envoy.Address // terminating, and serving still
+	slices  int             // that were added
+	ported  int             // those that have the port
 }
 
 // Add takes in a slice's addresses at the Service's port of that name, and reports whether
 // it had any. A slice's ports bear the names of the Service's, and the numbers of the
 // pods'; each slice has its own.
 func (e *Endpoints) Add(s *discoveryv1.EndpointSlice, port string) bool {
+	e.slices++
 	number := portNumber(s, port)
 	if number < 1 || number > 65535 {
 		return false
 	}
+	e.ported++
 	found := false
 	for i := range s.Endpoints {
 		to := e.list(s.Endpoints[i].Conditions)
@@ -69,6 +75,24 @@ func (e *Endpoints) Addresses() []envoy.Address {
 		return cmp.Or(cmp.Compare(a.IP, b.IP), cmp.Compare(a.Port, b.Port))
 	})
 	return slices.Compact(list)
+}
+
+// Lack is why the Service's port has no address, as its author can mend it; empty if it
+// has one.
+func (e *Endpoints) Lack(service key.Name, port Port) string {
+	switch {
+	case len(e.ready)+len(e.leaving) > 0:
+		return ""
+	case e.slices == 0 && port.Selector:
+		return fmt.Sprintf("no EndpointSlice in its namespace is labelled %s: %s, and none is made from its selector", discoveryv1.LabelServiceName, service.Name)
+	case e.slices == 0:
+		return fmt.Sprintf("no EndpointSlice in its namespace is labelled %s: %s", discoveryv1.LabelServiceName, service.Name)
+	case e.ported == 0 && port.Name == "":
+		return "no EndpointSlice of it has a TCP port without a name, as the Service's is"
+	case e.ported == 0:
+		return fmt.Sprintf("no EndpointSlice of it has a TCP port named %s, as the Service's is", port.Name)
+	}
+	return "none of the addresses in its EndpointSlices is ready"
 }
 
 func portNumber(s *discoveryv1.EndpointSlice, port string) int32 {

@@ -4,6 +4,8 @@ package condition
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -28,6 +30,27 @@ func (p Problem) And(o Problem) Problem {
 		return p
 	}
 	return Problem{p.Reason, p.Message + "; " + o.Message}
+}
+
+// mostTold is the number of problems that one message tells.
+const mostTold = 8
+
+// Several is all problems, each once: the reason is the first's, the message tells of the
+// first few and counts the rest. None is the zero Problem.
+func Several(list []Problem) Problem {
+	var told []string
+	for _, p := range list {
+		if !slices.Contains(told, p.Message) {
+			told = append(told, p.Message)
+		}
+	}
+	if len(told) == 0 {
+		return Problem{}
+	}
+	if more := len(told) - mostTold; more > 0 {
+		told = append(told[:mostTold], fmt.Sprintf("and %d more", more))
+	}
+	return Problem{list[0].Reason, strings.Join(told, "; ")}
 }
 
 // True is a condition that holds.

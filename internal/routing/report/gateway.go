@@ -19,12 +19,12 @@ import (
 // Gateway is what is known of a Gateway of ours.
 type Gateway struct {
 	gateway.Gateway
-	Held      bool // nothing is made of it for now, which observation explains
-	Client    condition.Problem // why it cannot show backends the certificate that it is to show
-	Sections  []Section         // its own, in the order of the spec
-	Sets      int               // the ListenerSets that are attached
-	Unlisted  []key.Name        // BackendTLSPolicies that apply to it and have no room to say so
-	Served    bool              // something of it can be programmed; whether it is must be observed
+	Held     bool              // nothing is made of it for now, which observation explains
+	Client   condition.Problem // why it cannot show backends the certificate that it is to show
+	Sections []Section         // its own, in the order of the spec
+	Sets     int               // the ListenerSets that are attached
+	Unlisted []key.Name        // BackendTLSPolicies that apply to it and have no room to say so
+	Served   bool              // something of it can be programmed; whether it is must be observed
 }
 
 // Section is what is known of one of its listeners.

@@ -1,6 +1,7 @@
 package report
 
 import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"aether.io/aether/internal/routing/condition"
@@ -8,25 +9,45 @@ import (
 	"aether.io/aether/internal/routing/rule"
 )
 
-// RouteParent is the status of a route at one parent of ours: refused there for a
+// The condition of a route's parent that tells of Services to which requests are sent and
+// which have no endpoint. It is only there, and then False, while there are such: a
+// reference to them is resolved (the specification has ResolvedRefs True), and yet nobody
+// answers.
+const (
+	RouteEndpoints    gatewayv1.RouteConditionType   = "config.aether.io/Endpoints"
+	ReasonNoEndpoints gatewayv1.RouteConditionReason = "NoEndpoints"
+)
+
+// Route is what is known of a route at one parent of ours.
+type Route struct {
+	Generation int64
+	gateway.Attachment
+	Rules   rule.Set
+	Lacking []condition.Problem // Services without an endpoint that requests are sent to
+}
+
+// Parent is the status of a route at one parent of ours: refused there for a
 // reason, or attached with the rules that it has. Who has the hosts that do not reach it is
 // not told: it may be somebody else's listener.
-func RouteParent(controller string, generation int64, ref gatewayv1.ParentReference, at gateway.Attachment, rules rule.Set) gatewayv1.RouteParentStatus {
-	rejected, attached := at.Rejected, "the route is attached"
-	if len(at.Isolated) > 0 {
-		attached += "; requests for these of its hosts go to a more specific listener of the port: " + few(at.Isolated)
+func (r Route) Parent(controller string, ref gatewayv1.ParentReference) gatewayv1.RouteParentStatus {
+	attached := "the route is attached"
+	if len(r.Isolated) > 0 {
+		attached += "; requests for these of its hosts go to a more specific listener of the port: " + few(r.Isolated)
 	}
-	list := condition.Of(generation,
-		condition.Unless(rejected, gatewayv1.RouteConditionAccepted, gatewayv1.RouteReasonAccepted, attached),
-		condition.Unless(rules.Refs, gatewayv1.RouteConditionResolvedRefs, gatewayv1.RouteReasonResolvedRefs, "every reference is resolved"),
-	)
-	if why := rules.Complaint(); rejected.IsZero() && !why.IsZero() {
-		list = append(list, condition.Of(generation, condition.True(gatewayv1.RouteConditionPartiallyInvalid, why.Reason,
-			"Dropped Rule "+why.Message+": requests that match it get 500"))...)
+	list := []metav1.Condition{
+		condition.Unless(r.Rejected, gatewayv1.RouteConditionAccepted, gatewayv1.RouteReasonAccepted, attached),
+		condition.Unless(r.Rules.Refs, gatewayv1.RouteConditionResolvedRefs, gatewayv1.RouteReasonResolvedRefs, "every reference is resolved"),
+	}
+	if why := r.Rules.Complaint(); r.Rejected.IsZero() && !why.IsZero() {
+		list = append(list, condition.True(gatewayv1.RouteConditionPartiallyInvalid, why.Reason,
+			"Dropped Rule "+why.Message+": requests that match it get 500"))
+	}
+	if why := condition.Several(r.Lacking); r.Rejected.IsZero() && !why.IsZero() {
+		list = append(list, condition.False(RouteEndpoints, why.Reason, why.Message))
 	}
 	return gatewayv1.RouteParentStatus{
 		ParentRef:      ref,
 		ControllerName: gatewayv1.GatewayController(controller),
-		Conditions:     list,
+		Conditions:     condition.Of(r.Generation, list...),
 	}
 }

@@ -19,7 +19,8 @@ import (
 type Set struct {
 	Matches  []Match // in the order of rules and matches
 	Backends []key.Service
-	Refs     condition.Problem   // the first reference that is not good
+	Asked    []key.Service       // those of Backends that are sent something: their weight is not 0
+	Refs     condition.Problem   // the references that are not good; the reason is the first's
 	Invalid  []condition.Problem // what cannot be served, one a rule
 	rules    int
 }
@@ -49,26 +50,27 @@ func Compile(r *gatewayv1.HTTPRoute, resolve Resolver) Set {
 	from := key.Name{Namespace: r.Namespace, Name: r.Name}
 	set := Set{rules: len(r.Spec.Rules)}
 	var hostnames []string
+	var bad []condition.Problem
 	for _, h := range r.Spec.Hostnames {
 		hostnames = append(hostnames, strings.ToLower(string(h)))
 	}
 	for i, name := range names(r.Spec.Rules) {
 		refs := &references{resolve: resolve}
 		matches, invalid := compileRule(&r.Spec.Rules[i], fmt.Sprintf("%s/%s", from, name), refs)
-		if set.Refs.IsZero() {
-			set.Refs = refs.bad
-		}
+		bad = append(bad, refs.bad...)
 		if !invalid.IsZero() {
 			invalid.Message = fmt.Sprintf("%s (%s)", name, invalid.Message)
 			set.Invalid = append(set.Invalid, invalid)
 		} else {
 			set.Backends = append(set.Backends, refs.good...)
+			set.Asked = append(set.Asked, refs.asked...)
 		}
 		for _, m := range matches {
 			m.Created, m.From, m.Hostnames, m.Rule = r.CreationTimestamp.Unix(), from, hostnames, i
 			set.Matches = append(set.Matches, m)
 		}
 	}
+	set.Refs = condition.Several(bad)
 	return set
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"aether.io/aether/internal/envoy"
@@ -13,18 +14,15 @@ import (
 	"aether.io/aether/internal/routing/key"
 )
 
-// references is what a rule refers to, and the first of it that is not good.
+// references is what a rule refers to, and what of it is not good.
 type references struct {
 	resolve Resolver
 	good    []key.Service
-	bad     condition.Problem
+	asked   []key.Service // those of good that are sent something: their weight is not 0
+	bad     []condition.Problem
 }
 
-func (r *references) complain(why condition.Problem) {
-	if r.bad.IsZero() {
-		r.bad = why
-	}
-}
+func (r *references) complain(why condition.Problem) { r.bad = append(r.bad, why) }
 
 // cluster is the name of the cluster of a backendRef, empty if that is no backend.
 func (r *references) cluster(ref *gatewayv1.BackendRef) string {
@@ -34,6 +32,9 @@ func (r *references) cluster(ref *gatewayv1.BackendRef) string {
 		return ""
 	}
 	r.good = append(r.good, k)
+	if ptr.Deref(ref.Weight, 1) > 0 {
+		r.asked = append(r.asked, k)
+	}
 	return k.Cluster()
 }
 

@@ -37,6 +37,7 @@ type cluster struct {
 	Cluster, Endpoints *resource.Resource
 	Policy             key.Name // whose authorities it needs; zero: none
 	Certificate        key.Name // the Secret that it needs; zero: none
+	Lack               string   // why it has no endpoint; empty if it has one
 }
 
 func (u *Units) computeCluster(c *sheet.Cell, k key.Service) cluster {
@@ -76,6 +77,7 @@ func (u *Units) computeCluster(c *sheet.Cell, k key.Service) cluster {
 		}
 	}
 	ends.Addresses = found.Addresses()
+	out.Lack = found.Lack(k.Service, port)
 	if out.Endpoints, err = ends.Resource(); err != nil {
 		return cluster{}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"aether.io/aether/internal/object"
 	"aether.io/aether/internal/resource"
+	"aether.io/aether/internal/routing/condition"
 	"aether.io/aether/internal/routing/gateway"
 	"aether.io/aether/internal/routing/key"
 	"aether.io/aether/internal/routing/report"
@@ -135,7 +136,8 @@ func (u *Units) reportRoute(c *sheet.Cell, n key.Name) none {
 	value := &gatewayv1.HTTPRouteStatus{}
 	s := report.Status{Key: n.Object(object.HTTPRoute), Generation: e.Generation, Value: value}
 	for i, p := range r.Parents {
-		value.Parents = append(value.Parents, report.RouteParent(u.config.ControllerName, r.Generation, p.Ref, p.Attachment, p.Rules))
+		known := report.Route{Generation: r.Generation, Attachment: p.Attachment, Rules: p.Rules, Lacking: u.lacking(c, p)}
+		value.Parents = append(value.Parents, known.Parent(u.config.ControllerName, p.Ref))
 		var need []resource.Name
 		for _, h := range p.Hosts {
 			need = append(need, u.tables.Scope(c, h)...)
@@ -150,4 +152,19 @@ func (u *Units) reportRoute(c *sheet.Cell, n key.Name) none {
 	}
 	u.say(c, s)
 	return none{}
+}
+
+// lacking is the Services' ports without an endpoint that requests would be sent to.
+func (u *Units) lacking(c *sheet.Cell, p routeParent) []condition.Problem {
+	if len(p.Hosts) == 0 {
+		return nil
+	}
+	var list []condition.Problem
+	for _, k := range p.Rules.Asked {
+		if why := u.cluster.Get(c, k).Lack; why != "" {
+			list = append(list, condition.Problemf(report.ReasonNoEndpoints,
+				"Service %s port %d has no endpoint, what is sent to it gets 503: %s", k.Service, k.Port, why))
+		}
+	}
+	return list
 }
