@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"aether.io/aether/internal/inspect"
+	"aether.io/aether/internal/object"
 )
 
 // handler answers questions about this controller.
@@ -51,12 +52,25 @@ func (c *controller) identity() inspect.Identity {
 
 func (c *controller) documents() (inspect.Statuses, error) {
 	out := inspect.Statuses{Settled: c.statuses.Settled(), Documents: []inspect.StatusDocument{}}
+	// An object gets its status before it is a candidate: one that was a candidate before its
+	// status was looked for, and is one still, has none. One whose deletion is under way may be
+	// taken for such a one, for the moment between the two.
+	idle := map[object.Key]bool{}
+	for _, k := range c.changes.Candidates() {
+		idle[k] = true
+	}
 	for _, d := range c.statuses.Documents() {
+		delete(idle, d.Key)
 		text, err := json.Marshal(d.Status)
 		if err != nil {
 			return out, fmt.Errorf("encode status of %s: %w", d.Key, err)
 		}
 		out.Documents = append(out.Documents, inspect.StatusDocument{Kind: string(d.Key.Kind), Namespace: d.Key.Namespace, Name: d.Key.Name, Generation: d.Generation, Status: text})
+	}
+	for _, k := range c.changes.Candidates() {
+		if idle[k] {
+			out.Idle = append(out.Idle, k.String())
+		}
 	}
 	return out, nil
 }

@@ -5,7 +5,9 @@ package changelog
 
 import (
 	"context"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -58,12 +60,13 @@ type Log struct {
 	open        []open     // oldest first
 	quarantined map[object.Key]string
 	refused     map[resource.Name]bool // for good
+	candidates  map[object.Key]bool    // that exist
 	started     bool                   // the source's initial list was recorded
 }
 
 // New returns a Log that writes to j.
 func New(p Progress, j *journal.Journal, now func() time.Time) *Log {
-	return &Log{progress: p, journal: j, now: now, wake: make(chan struct{}, 1)}
+	return &Log{progress: p, journal: j, now: now, wake: make(chan struct{}, 1), candidates: map[object.Key]bool{}}
 }
 
 // Record notes a batch that has just been published.
@@ -73,6 +76,11 @@ func (l *Log) Record(b pipeline.Batch, d routing.Delta) {
 	e := Entry{At: b.Noticed, Cause: b.Cause, Statuses: len(d.Statuses), Compile: l.now().Sub(b.Noticed), Start: b.Synced && !l.started}
 	l.started = l.started || b.Synced
 	for _, c := range b.Changes {
+		if candidate(c.Key.Kind) && c.Object != nil {
+			l.candidates[c.Key] = true
+		} else {
+			delete(l.candidates, c.Key)
+		}
 		name := c.Key.String()
 		if c.Object == nil && c.Refused != "" { // and there was none before
 			continue
@@ -113,6 +121,20 @@ func (l *Log) Record(b pipeline.Batch, d routing.Delta) {
 		l.close(l.open[0].Entry)
 		l.open = l.open[1:]
 	}
+}
+
+// candidate reports whether objects of a kind get a status if what they refer to leads to a
+// GatewayClass of ours, and only then.
+func candidate(k object.Kind) bool {
+	return k == object.Gateway || k == object.ListenerSet || strings.HasSuffix(string(k), "Route")
+}
+
+// Candidates are the objects that exist, and get a status if there is something of ours that
+// they lead to: without one, they have no effect. Sorted.
+func (l *Log) Candidates() []object.Key {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.SortedFunc(maps.Keys(l.candidates), object.Key.Compare)
 }
 
 // Judged takes note of what is quarantined, and of what is refused with no search under way.

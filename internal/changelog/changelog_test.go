@@ -266,3 +266,17 @@ func TestWhatIsRefusedAndWasNeverThereIsNoChange(t *testing.T) {
 		t.Errorf("told %v", got)
 	}
 }
+
+func TestCandidatesAreTheObjectsThatAreThere(t *testing.T) {
+	l := changelog.New(&proxies{}, &journal.Journal{}, time.Now)
+	service := object.Key{Kind: object.Service, Namespace: "default", Name: "shop"}
+	l.Record(batch(web, service, shop), routing.Delta{})
+	l.Record(pipeline.Batch{Changes: []object.Change{{Key: shop}}}, routing.Delta{})
+	if got := l.Candidates(); len(got) != 1 || got[0] != web {
+		t.Errorf("got %v, want %s", got, web)
+	}
+	l.Record(pipeline.Batch{Changes: []object.Change{{Key: web, Refused: "no"}}}, routing.Delta{})
+	if got := l.Candidates(); len(got) != 0 {
+		t.Errorf("what was never taken is there: %v", got)
+	}
+}

@@ -27,6 +27,7 @@ const (
 type Statuses struct {
 	Settled   bool             `json:"settled"` // false: some is still being worked out
 	Documents []StatusDocument `json:"documents"`
+	Idle      []string         `json:"idle,omitempty"` // objects that would have a status if they led to a GatewayClass of ours, and have none, as Kind/namespace/name
 }
 
 // StatusDocument is one object's status.

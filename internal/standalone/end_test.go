@@ -37,11 +37,13 @@ func TestOneThatEndsAgainAndAgainIsToldLessAndLess(t *testing.T) {
 	for i := 1; i <= 20; i++ {
 		n.lastWords("envoy", child.Exit{State: "exit status 1", InARow: i}, 0)
 	}
+	n.flush(time.Time{})
 	if got := strings.Count(out.String(), "envoy ended"); got != 5 { // after 1, 2, 4, 8, 16
 		t.Errorf("told %d times:\n%s", got, out.String())
 	}
 	n.ended["envoy"] = time.Now().Add(-2 * endTold)
 	n.lastWords("envoy", child.Exit{State: "exit status 1", InARow: 21}, 0)
+	n.flush(time.Time{})
 	if !strings.Contains(out.String(), "21 times in a row") {
 		t.Errorf("not told after a while:\n%s", out.String())
 	}

@@ -31,6 +31,9 @@ const (
 	nodeName         = "standalone"
 )
 
+// healthy is how long a process has to run for its next end to be a first one again.
+const healthy = 10 * time.Second
+
 // Settings are what an instance writes down for other commands.
 type Settings struct {
 	Dir             string    `json:"dir"`
@@ -55,6 +58,13 @@ func (in *Instance) Run(ctx context.Context) error {
 	}
 	defer release()
 	n := newNarrator(in.c)
+	narrated := make(chan struct{})
+	narration, silence := context.WithCancel(context.WithoutCancel(ctx)) // it tells of the stop too
+	go func() {
+		defer close(narrated)
+		n.narrate(narration)
+	}()
+	defer func() { silence(); <-narrated }()
 	n.say("start", "starting on the manifests in %s; state in %s", in.c.Dir, in.c.State.Root())
 	// What an instance that was killed left would be taken for ours. All else that it left is
 	// good until there is something better: the disk may be full.
@@ -137,7 +147,7 @@ func (in *Instance) parts(control, envoy context.Context, n *narrator, sockets *
 	var parts []run.Part
 	add := func(own context.Context, name string, command func() *exec.Cmd) error {
 		var logged int64 // where in its log this run of the process began; child calls in turn
-		p, err := child.New(child.Config{Name: name, PIDFile: in.c.State.PIDFile(name), Log: in.c.Log, Command: func() *exec.Cmd {
+		p, err := child.New(child.Config{Name: name, PIDFile: in.c.State.PIDFile(name), Log: in.c.Log, Healthy: healthy, Command: func() *exec.Cmd {
 			cmd := command()
 			log := logs.of(name)
 			cmd.Stdout, cmd.Stderr = log, log

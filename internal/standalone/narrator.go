@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/bits"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -24,6 +25,10 @@ type narrator struct {
 	mu       sync.Mutex // lines do not mix
 	ready    bool       // changes are told only from then on: before, they are the start
 	troubles *troubles
+	ports    []uint32             // that were told to be bound, sorted
+	held     []line               // not written yet, oldest first
+	away     map[string]bool      // processes whose end was told, and not yet that they are back
+	asked    map[string]int       // the pids of processes that were asked to end
 	starts   map[string]int       // of each process
 	pids     map[string]int       // of each process, as it was started last
 	ended    map[string]time.Time // when the end of each process was told last
@@ -32,7 +37,7 @@ type narrator struct {
 }
 
 func newNarrator(c Config) *narrator {
-	return &narrator{c: c, began: time.Now(), troubles: newTroubles(), starts: map[string]int{}, pids: map[string]int{}, ended: map[string]time.Time{}, look: make(chan struct{}, 1)}
+	return &narrator{c: c, began: time.Now(), troubles: newTroubles(), away: map[string]bool{}, asked: map[string]int{}, starts: map[string]int{}, pids: map[string]int{}, ended: map[string]time.Time{}, look: make(chan struct{}, 1)}
 }
 
 // line is one line of JSON output.
@@ -67,15 +72,12 @@ func (n *narrator) follow(ctx context.Context, process, socket string) error {
 	}
 }
 
-// started notes that a process was started. A new controller says all anew.
+// started notes that a process was started.
 func (n *narrator) started(process string, pid int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.starts[process]++
 	n.pids[process] = pid
-	if process == "controller" {
-		n.troubles.forgetObjects()
-	}
 }
 
 // run is how often a process was started.
@@ -89,7 +91,6 @@ func (n *narrator) tell(process string, e inspect.Event) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if journal.Kind(e.Kind) == journal.Change {
-		n.troubles.changed(changedObjects(e))
 		n.lookAtStatuses()
 		if !n.ready {
 			return
@@ -98,6 +99,10 @@ func (n *narrator) tell(process string, e inspect.Event) {
 	l := line{At: e.At, Process: process, Kind: e.Kind, Message: e.Message, Detail: e.Detail}
 	if !n.c.JSON {
 		l.Message = prose(e)
+	}
+	if journal.Kind(e.Kind) == journal.CAReady && process == "controller" && n.away[process] {
+		delete(n.away, process)
+		l.Message = "the controller is back"
 	}
 	n.print(l)
 }
@@ -109,8 +114,52 @@ func (n *narrator) say(kind, format string, args ...any) {
 	n.print(line{At: time.Now(), Kind: kind, Message: fmt.Sprintf(format, args...)})
 }
 
-// print writes one line. The caller holds mu.
+// inOrder is how long a line is held back for those of other processes that are older, and
+// come later: each process's journal waits for company before it tells anything.
+const inOrder = 60 * time.Millisecond
+
+// print has one line written in the order of time. The caller holds mu.
 func (n *narrator) print(l line) {
+	at, _ := slices.BinarySearchFunc(n.held, l.At, func(held line, at time.Time) int {
+		if held.At.After(at) {
+			return 1
+		}
+		return -1 // also of the same moment: it came first
+	})
+	n.held = slices.Insert(n.held, at, l)
+}
+
+// flush writes the lines that are held and were before a moment; the zero time means all of
+// them. The caller holds mu.
+func (n *narrator) flush(before time.Time) {
+	for len(n.held) > 0 && (before.IsZero() || n.held[0].At.Before(before)) {
+		n.write(n.held[0])
+		n.held = n.held[1:]
+	}
+}
+
+// narrate writes lines until ctx is done, and then all that is still held.
+func (n *narrator) narrate(ctx context.Context) {
+	tick := time.NewTicker(inOrder / 3)
+	defer tick.Stop()
+	// Exits: ctx is done.
+	for {
+		select {
+		case <-ctx.Done():
+			n.mu.Lock()
+			n.flush(time.Time{})
+			n.mu.Unlock()
+			return
+		case <-tick.C:
+		}
+		n.mu.Lock()
+		n.flush(time.Now().Add(-inOrder))
+		n.mu.Unlock()
+	}
+}
+
+// write writes one line. The caller holds mu.
+func (n *narrator) write(l line) {
 	if n.c.JSON {
 		l.Message = strings.TrimPrefix(l.Message, "! ")
 		data, err := json.Marshal(l)
@@ -138,6 +187,10 @@ func (n *narrator) lastWords(process string, e child.Exit, from int64) {
 	now := time.Now()
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.away[process] = true
+	if pid := n.asked[process]; pid > 0 && pid == n.pids[process] { // by us, which was told
+		return
+	}
 	if bits.OnesCount(uint(e.InARow)) > 1 && now.Sub(n.ended[process]) < endTold {
 		return
 	}
@@ -156,6 +209,9 @@ func endProse(process string, e child.Exit, words, path string) string {
 		s = fmt.Sprintf("%s was ended (%s)", process, e.State)
 	default:
 		s = fmt.Sprintf("%s ended with %s and said last: %s (%s)", process, e.State, or(words, "nothing"), path)
+		if process == "envoy" && e.State == "exit status 0" {
+			s += ", which Envoy does not do by itself: is it one?"
+		}
 	}
 	if e.InARow == 1 {
 		return s + "; it is started again"

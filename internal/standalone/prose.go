@@ -23,7 +23,7 @@ func prose(e inspect.Event) string {
 	}
 	if kind == journal.Change {
 		s := e.Message
-		for _, gone := range changedObjects(e).gone {
+		for _, gone := range goneObjects(e) {
 			s = strings.Replace(s, "-"+gone, gone+" (deleted)", 1)
 		}
 		return s
@@ -35,6 +35,9 @@ func prose(e inspect.Event) string {
 func stateProse(s health.State) string {
 	switch {
 	case s.State == health.NotReady:
+		if s.Reason == health.Disconnected {
+			return "starting: the proxy connects to the controller"
+		}
 		return "starting: " + reasonProse(s)
 	case s.State == health.Degraded && s.Reason == health.EnvoyDisconnected:
 		return "degraded: " + reasonProse(s)
@@ -64,23 +67,19 @@ func reasonProse(s health.State) string {
 	return s.Reason
 }
 
-// touched is the objects that a change is about, as Kind/namespace/name.
-type touched struct{ there, gone []string }
-
-func changedObjects(e inspect.Event) touched {
+// goneObjects is the objects of a change that are gone, as Kind/namespace/name.
+func goneObjects(e inspect.Event) []string {
 	var entry struct {
 		Objects []string `json:"objects"`
 	}
 	_ = json.Unmarshal(e.Detail, &entry) // what has no objects names none
-	var t touched
+	var out []string
 	for _, o := range entry.Objects {
 		if name, gone := strings.CutPrefix(o, "-"); gone {
-			t.gone = append(t.gone, name)
-		} else {
-			t.there = append(t.there, o)
+			out = append(out, name)
 		}
 	}
-	return t
+	return out
 }
 
 func plural(n int, one string) string {

@@ -3,11 +3,9 @@ package standalone
 import (
 	"context"
 	"fmt"
-	"net"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"aether.io/aether/internal/atomicfile"
@@ -33,12 +31,14 @@ func (n *narrator) awaitReady(ctx context.Context) error {
 		return ctx.Err()
 	}
 	now := time.Now()
-	ports := boundPorts(ctx, controller)
+	ports, known := boundPorts(ctx, controller)
 	n.mu.Lock()
-	n.tellServed(now, statuses, ports)
+	n.tellServed(now, statuses, ports, known)
 	if n.c.JSON {
 		n.print(line{At: now, Kind: "ready", Message: "ready"})
-	} else {
+	}
+	n.flush(time.Time{})
+	if !n.c.JSON {
 		fmt.Fprintln(n.c.Out, "ready")
 	}
 	n.ready = true
@@ -105,7 +105,7 @@ func (n *narrator) awaitProxy(ctx context.Context, proxy *inspect.Client) error 
 }
 
 // tellServed says what is served, and what is not. The caller holds mu.
-func (n *narrator) tellServed(at time.Time, statuses answer, ports []uint32) {
+func (n *narrator) tellServed(at time.Time, statuses answer, ports []uint32, known bool) {
 	say := func(text string) { n.print(line{At: at, Kind: "served", Message: text}) }
 	gateways := Gateways(statuses.docs)
 	for _, g := range gateways {
@@ -113,27 +113,32 @@ func (n *narrator) tellServed(at time.Time, statuses answer, ports []uint32) {
 	}
 	n.tellTroubles(at, statuses)
 	if slices.ContainsFunc(gateways, Gateway.portUnavailable) {
-		say("! a port cannot be bound, its listener says why: free it, or move all listeners with --port-offset; ports below 1024 are usually for root only")
+		say("! a port cannot be bound, its listener says why: free it, or move all listeners with " + n.otherOffset() + "; ports below 1024 are usually for root only")
 	}
 	switch {
 	case !statuses.given:
 		say("! the controller does not answer; what was served last is served")
 	case len(gateways) == 0:
 		say("! no Gateway is served: there is none in " + n.c.Dir + ", or none of a class of ours")
-	case len(ports) == 0:
-		say("! no listener is bound: no traffic is served yet")
+	case known && len(ports) == 0:
+		say(noListener)
 	default:
-		var where []string
-		for _, p := range ports {
-			where = append(where, net.JoinHostPort(n.c.Bind, strconv.FormatUint(uint64(p), 10)))
-		}
-		say("listening on " + strings.Join(where, ", "))
+		n.tellPorts(at, ports)
 	}
+}
+
+// otherOffset is the flag that would help, where the one that was given does not.
+func (n *narrator) otherOffset() string {
+	if n.c.PortOffset > 0 {
+		return "another --port-offset than " + strconv.Itoa(n.c.PortOffset)
+	}
+	return "--port-offset"
 }
 
 // answer is what the controller said of statuses.
 type answer struct {
 	docs    []inspect.StatusDocument
+	idle    []string      // objects that have no effect, once settled
 	given   bool          // it said something
 	settled bool          // nothing is missing and nothing is still being worked out
 	took    time.Duration // to answer once
@@ -152,24 +157,10 @@ func settledStatuses(ctx context.Context, controller *inspect.Client) answer {
 		if controller.Get(ctx, inspect.StatusPath, &now) != nil {
 			return false
 		}
-		a = answer{docs: now.Documents, given: true, settled: now.Settled, took: time.Since(began)}
+		a = answer{docs: now.Documents, idle: now.Idle, given: true, settled: now.Settled, took: time.Since(began)}
 		return a.settled && !slices.ContainsFunc(Gateways(a.docs), Gateway.pending)
 	})
 	return a
-}
-
-// boundPorts are the ports that proxies have bound, sorted.
-func boundPorts(ctx context.Context, controller *inspect.Client) []uint32 {
-	var list []struct{ BoundPorts []uint32 }
-	if controller.Get(ctx, inspect.ProxiesPath, &list) != nil {
-		return nil
-	}
-	var ports []uint32
-	for _, p := range list {
-		ports = append(ports, p.BoundPorts...)
-	}
-	slices.Sort(ports)
-	return slices.Compact(ports)
 }
 
 // poll calls ok until it is true or ctx is done. What takes long is called less often, so

@@ -51,7 +51,12 @@ func TestTroubleSaysWhatIsWrongOnce(t *testing.T) {
 			status: `{"conditions":[` + condition("ResolvedRefs", "False", "ListenersNotResolved", "listeners: https") + `],
 				"listeners":[{"name":"https","conditions":[` + condition("Programmed", "False", "Invalid", "the listener is not valid") + `,` +
 				condition("ResolvedRefs", "False", "InvalidCertificateRef", "no Secret") + `]}]}`,
-			want: []string{"listener https: ResolvedRefs=False InvalidCertificateRef: no Secret"},
+			want: []string{"listener https is not served: ResolvedRefs=False InvalidCertificateRef: no Secret"},
+		},
+		"a reason of two conditions is told once": {
+			status: `{"listeners":[{"name":"http","conditions":[` + condition("Accepted", "False", "ProtocolConflict", "like b") + `,` +
+				condition("Programmed", "False", "Invalid", "the listener is not valid") + `,` + condition("Conflicted", "True", "ProtocolConflict", "like b") + `]}]}`,
+			want: []string{"listener http is not served: Accepted=False ProtocolConflict: like b"},
 		},
 		"a parent is named with its listener":         {status: dangling, want: []string{"parent web/http: ResolvedRefs=False BackendNotFound: no Service b"}},
 		"the file that has unknown fields tells them": {status: `{"conditions":[` + condition("UnknownFields", "True", "UnknownFields", "x") + `]}`},
@@ -66,10 +71,9 @@ func TestTroubleSaysWhatIsWrongOnce(t *testing.T) {
 
 func TestNewsIsToldOnceAndWhenItIsOver(t *testing.T) {
 	tr := newTroubles()
-	tr.changed(touched{there: []string{"HTTPRoute/default/shop", "HTTPRoute/default/lost", "Service/default/b"}})
-	settled := false
+	idle, settled := []string{"HTTPRoute/default/lost"}, false
 	texts := func(docs ...inspect.StatusDocument) (out []string) {
-		for _, v := range tr.news(docs, settled) {
+		for _, v := range tr.news(answer{docs: docs, idle: idle, settled: settled}) {
 			out = append(out, v.object+": "+v.text)
 		}
 		return out
@@ -94,7 +98,7 @@ func TestNewsIsToldOnceAndWhenItIsOver(t *testing.T) {
 			t.Errorf("%s: %s", step.what, diff)
 		}
 	}
-	tr.changed(touched{gone: []string{"HTTPRoute/default/lost"}})
+	idle = nil
 	if got := texts(good); got != nil {
 		t.Errorf("an object that is gone has news: %q", got)
 	}

@@ -81,6 +81,9 @@ func (in *Instance) remake(ctx context.Context, n *narrator, logs *logFiles, set
 		}
 	}
 	if p, err := os.FindProcess(pids["proxy"]); err == nil && pids["proxy"] > 0 {
+		n.mu.Lock()
+		n.asked["proxy"] = pids["proxy"]
+		n.mu.Unlock()
 		_ = p.Signal(syscall.SIGTERM) // it may be starting anyway
 	}
 	return release, nil

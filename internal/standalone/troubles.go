@@ -16,25 +16,19 @@ import (
 const mostTold = 10
 
 // troubles compares what is wrong with objects with what was told of it.
-type troubles struct {
-	told    map[string]string // by object
-	objects map[string]bool   // that exist, of the kinds that get a status only if they are ours
-}
+type troubles struct{ told map[string]string } // by object
 
-func newTroubles() *troubles { return &troubles{told: map[string]string{}, objects: map[string]bool{}} }
+func newTroubles() *troubles { return &troubles{told: map[string]string{}} }
 
-func (t *troubles) forgetObjects() { t.objects = map[string]bool{} }
-
-// changed notes which objects there are.
-func (t *troubles) changed(c touched) {
-	for _, o := range c.there {
-		if kind, _, _ := strings.Cut(o, "/"); kind == "Gateway" || strings.HasSuffix(kind, "Route") {
-			t.objects[o] = true
-		}
+// WhyIdle is what an object that exists and has no status has to be told.
+func WhyIdle(object string) string {
+	if strings.HasPrefix(object, "Gateway/") {
+		return "has no effect: its gatewayClassName names no GatewayClass that is ours"
 	}
-	for _, o := range c.gone {
-		delete(t.objects, o)
+	if strings.HasPrefix(object, "ListenerSet/") {
+		return "has no effect: its parentRef names no Gateway that is served"
 	}
+	return "has no effect: none of its parentRefs names a Gateway that is served"
 }
 
 // verdict is news of one object.
@@ -47,27 +41,21 @@ type verdict struct {
 
 // news is whose trouble differs from what was told, sorted by object. What it returns
 // counts as told. That an object has no status says something only once all is settled.
-func (t *troubles) news(docs []inspect.StatusDocument, settled bool) []verdict {
+func (t *troubles) news(a answer) []verdict {
 	now, detail := map[string]string{}, map[string]json.RawMessage{}
-	seen := map[string]bool{}
-	for _, d := range docs {
+	there := map[string]bool{}
+	for _, d := range a.docs {
 		name := ObjectName(d)
-		seen[name] = true
+		there[name] = true
 		if list := Trouble(d); len(list) > 0 {
 			now[name], detail[name] = strings.Join(list, "; "), d.Status
 		}
 	}
-	for o := range t.objects {
-		switch {
-		case seen[o]:
-		case !settled:
-			if t.told[o] != "" {
-				now[o] = t.told[o]
-			}
-		case strings.HasPrefix(o, "Gateway/"):
-			now[o] = "has no effect: its gatewayClassName names no GatewayClass that is ours"
-		default:
-			now[o] = "has no effect: none of its parentRefs names a Gateway that is served"
+	for _, o := range a.idle {
+		if a.settled {
+			now[o] = WhyIdle(o)
+		} else if t.told[o] != "" {
+			now[o] = t.told[o]
 		}
 	}
 	var out []verdict
@@ -77,7 +65,7 @@ func (t *troubles) news(docs []inspect.StatusDocument, settled bool) []verdict {
 		}
 	}
 	for _, o := range slices.Sorted(maps.Keys(t.told)) {
-		if now[o] == "" && seen[o] {
+		if now[o] == "" && there[o] {
 			out = append(out, verdict{object: o, text: "all is well again"})
 		}
 	}
@@ -93,10 +81,15 @@ func (n *narrator) lookAtStatuses() {
 	}
 }
 
-// watch tells whose status turns bad, or good again, whenever something has changed, until
-// ctx is done. It looks again a little later: what Envoy refuses is known only then.
+// lookEvery is how often it is looked for what changes with no change of an object behind
+// it: a port is free again, Envoy has refused something. Where an answer takes long it is
+// asked for less often, for a hundredth of the time at most.
+const lookEvery = time.Second
+
+// watch tells whose status turns bad, or good again, and which ports are bound, whenever
+// that changes, until ctx is done.
 func (n *narrator) watch(ctx context.Context, controller *inspect.Client) error {
-	again := time.NewTimer(time.Hour)
+	again := time.NewTimer(lookEvery)
 	defer again.Stop()
 	// Exits: ctx is done.
 	for {
@@ -104,26 +97,33 @@ func (n *narrator) watch(ctx context.Context, controller *inspect.Client) error 
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-n.look:
-			again.Reset(time.Second)
 		case <-again.C:
 		}
 		statuses := settledStatuses(ctx, controller)
-		if statuses.given && ctx.Err() == nil {
-			n.mu.Lock()
-			n.tellTroubles(time.Now(), statuses)
-			n.mu.Unlock()
+		ports, known := boundPorts(ctx, controller)
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
+		n.mu.Lock()
+		if statuses.given {
+			n.tellTroubles(time.Now(), statuses)
+		}
+		if known {
+			n.tellPorts(time.Now(), ports)
+		}
+		n.mu.Unlock()
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(rest(statuses.took)):
 		}
+		again.Reset(max(lookEvery, 100*statuses.took))
 	}
 }
 
 // tellTroubles tells what is new in statuses. The caller holds mu.
 func (n *narrator) tellTroubles(at time.Time, statuses answer) {
-	news := n.troubles.news(statuses.docs, statuses.settled)
+	news := n.troubles.news(statuses)
 	for i, v := range news {
 		if i == mostTold && !n.c.JSON {
 			n.print(line{At: at, Kind: "status", Message: fmt.Sprintf("! %s more; aetherctl status --dir %s shows all", plural(len(news)-i, "object"), n.c.Dir)})

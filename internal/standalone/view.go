@@ -141,8 +141,9 @@ func Parts(d inspect.StatusDocument) ([]Conditioned, error) {
 }
 
 // Trouble is what in an object's status is not as it should be, a sentence each. What
-// only follows from something more telling is left out, and so are unknown fields: the
-// file that has them is named among the problems.
+// only follows from something more telling is left out, but for that a listener is not served
+// for it; and so is what another condition has said, and unknown fields: the file that has
+// them is named among the problems.
 func Trouble(d inspect.StatusDocument) []string {
 	parts, err := Parts(d)
 	if err != nil {
@@ -164,14 +165,22 @@ func Trouble(d inspect.StatusDocument) []string {
 	var out []string
 	for _, p := range parts {
 		list := bad(p)
+		part := p.Part
+		follows := func(c metav1.Condition) bool {
+			return c.Type == string(gatewayv1.ListenerConditionProgrammed) && c.Reason == string(gatewayv1.ListenerReasonInvalid) && len(list) > 1
+		}
+		if strings.HasPrefix(part, "listener ") && slices.ContainsFunc(list, follows) {
+			part += " is not served"
+		}
+		said := map[string]bool{}
 		for _, c := range list {
-			follows := c.Type == string(gatewayv1.ListenerConditionProgrammed) && c.Reason == string(gatewayv1.ListenerReasonInvalid) && len(list) > 1
-			if follows || p.Part == "" && inListeners[c.Type] {
+			if follows(c) || p.Part == "" && inListeners[c.Type] || said[c.Reason+" "+c.Message] {
 				continue
 			}
+			said[c.Reason+" "+c.Message] = true
 			s := c.Type + "=" + string(c.Status) + " " + c.Reason + ": " + c.Message
-			if p.Part != "" {
-				s = p.Part + ": " + s
+			if part != "" {
+				s = part + ": " + s
 			}
 			out = append(out, s)
 		}

@@ -37,6 +37,10 @@ func TestNobodyElseSaysReady(t *testing.T) {
 	var out bytes.Buffer
 	n := newNarrator(Config{Out: &out})
 	n.tell("controller", inspect.Event{At: time.Now(), Kind: "problem", Message: "HTTPRoute/x\nready\n: no"})
+	n.flush(time.Time{})
+	if out.Len() == 0 {
+		t.Fatal("nothing is told")
+	}
 	for line := range strings.Lines(out.String()) {
 		if strings.TrimSpace(line) == "ready" {
 			t.Fatalf("it did: %q", out.String())
@@ -56,6 +60,9 @@ func TestThatReadyCannotBeWrittenStopsNothing(t *testing.T) {
 	defer cancel()
 	done := make(chan struct{})
 	go func() { defer close(done); n.keep(ctx, state.Ready(), nil) }()
+	narrated := make(chan struct{})
+	go func() { defer close(narrated); n.narrate(ctx) }()
+	defer func() { cancel(); <-narrated }()
 	<-told // the directory is not there
 	if err := os.Mkdir(root, 0o700); err != nil {
 		t.Fatal(err)
