@@ -9,12 +9,20 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	cakube "aether.io/aether/internal/ca/kube"
 	"aether.io/aether/internal/meshconfig"
 )
 
 // flags are the settings of one controller.
 type flags struct {
-	directory, stateDir   string
+	directory, stateDir   string // standalone: both; else neither
+	kubeconfig            string
+	proxySelector         string
+	caMode, caSecret      string
+	discoveryBind         string
+	streamPort            uint16
+	bootstrapPort         uint16
+	inspectPort           uint16
 	bind                  string
 	portOffset            uint32
 	releaseNamespace      string
@@ -28,24 +36,42 @@ type flags struct {
 	debug                 bool
 }
 
+// The modes of the CA on a cluster.
+const (
+	caAuto     = "auto"
+	caExternal = "external"
+)
+
 // environmentNames are the variables that set a flag which is not given, by flag.
-var environmentNames = map[string]string{
-	"discovery-ca-lifetime":  "COXSWAIN_DISCOVERY_CA_LIFETIME",
-	"discovery-svid-ttl":     "COXSWAIN_DISCOVERY_SVID_TTL",
-	"discovery-trust-domain": "COXSWAIN_DISCOVERY_TRUST_DOMAIN",
+var environmentNames = map[string]string{ //nolint:gosec // names of variables, none is a credential
+	"discovery-ca-mode":        "COXSWAIN_DISCOVERY_CA_MODE",
+	"discovery-ca-secret":      "COXSWAIN_DISCOVERY_CA_SECRET",
+	"discovery-port":           "COXSWAIN_DISCOVERY_PORT",
+	"discovery-bootstrap-port": "COXSWAIN_DISCOVERY_BOOTSTRAP_PORT",
+	"discovery-ca-lifetime":    "COXSWAIN_DISCOVERY_CA_LIFETIME",
+	"discovery-svid-ttl":       "COXSWAIN_DISCOVERY_SVID_TTL",
+	"discovery-trust-domain":   "COXSWAIN_DISCOVERY_TRUST_DOMAIN",
 }
 
 func (f *flags) register(cmd *cobra.Command) {
 	s := cmd.Flags()
-	s.StringVar(&f.directory, "directory", "", "directory of manifests to serve (required)")
-	s.StringVar(&f.stateDir, "state-dir", "", "the instance's state directory (required)")
+	s.StringVar(&f.directory, "directory", "", "standalone: directory of manifests to serve; empty: configuration is a cluster's")
+	s.StringVar(&f.stateDir, "state-dir", "", "standalone: the instance's state directory")
+	s.StringVar(&f.kubeconfig, "kubeconfig", "", "on a cluster: how to reach its API; empty: as a pod does")
+	s.StringVar(&f.proxySelector, "shared-proxy-selector", "app.kubernetes.io/component=shared-proxy", "on a cluster: labels of the shared proxies' pods")
+	s.StringVar(&f.caMode, "discovery-ca-mode", caAuto, "on a cluster: "+caAuto+" makes the CA's Secret, "+caExternal+" waits for it")
+	s.StringVar(&f.caSecret, "discovery-ca-secret", cakube.DefaultSecret, "on a cluster: Secret of the release namespace that holds the CA")
+	s.StringVar(&f.discoveryBind, "discovery-bind", "", "on a cluster: IP address that the discovery listeners bind; empty: all")
+	s.Uint16Var(&f.streamPort, "discovery-port", 50051, "on a cluster: port of the stream listener")
+	s.Uint16Var(&f.bootstrapPort, "discovery-bootstrap-port", 50052, "on a cluster: port of the bootstrap listener")
+	s.Uint16Var(&f.inspectPort, "inspect-port", 8083, "on a cluster: port of loopback that answers read-only questions")
 	s.StringVar(&f.bind, "bind", "127.0.0.1", "IP address that listeners bind")
 	s.Uint32Var(&f.portOffset, "port-offset", 0, "added to the port of each listener")
 	s.StringVar(&f.releaseNamespace, "release-namespace", "aether-system", "namespace whose MeshConfig every other inherits")
 	s.StringVar(&f.accessLog, "access-log", "", "file of the access log, JSON lines; empty: none")
 	s.StringVar(&f.systemCAFile, "system-ca-file", "/etc/ssl/certs/ca-certificates.crt", "PEM bundle, on the proxies' disks, of the authorities that a BackendTLSPolicy calls System; empty: such policies are refused")
-	s.IntVar(&f.streamFD, "stream-fd", 0, "inherited file descriptor of the stream listener (required)")
-	s.IntVar(&f.bootstrapFD, "bootstrap-fd", 0, "inherited file descriptor of the bootstrap listener (required)")
+	s.IntVar(&f.streamFD, "stream-fd", 0, "standalone: inherited file descriptor of the stream listener")
+	s.IntVar(&f.bootstrapFD, "bootstrap-fd", 0, "standalone: inherited file descriptor of the bootstrap listener")
 	s.DurationVar(&f.caLifetime, "discovery-ca-lifetime", 87600*time.Hour, "lifetime of a CA that is created")
 	s.DurationVar(&f.svidTTL, "discovery-svid-ttl", 24*time.Hour, "lifetime of SVIDs and server certificates; renewed at about half")
 	s.StringVar(&f.trustDomain, "discovery-trust-domain", "cluster.local", "trust domain; must match the proxies'")
@@ -56,10 +82,9 @@ func (f *flags) register(cmd *cobra.Command) {
 	s.Float64Var(&f.system.TraceSampleRate, "trace-sample-rate", 0.1, "what a MeshConfig inherits: fraction of requests that are traced, 0..1")
 	s.BoolVar(&f.system.TraceExport, "trace-export", false, "what a MeshConfig inherits: traces by OTLP")
 	s.BoolVar(&f.debug, "debug", false, "log what is of use only to a developer")
-	for _, name := range []string{"directory", "state-dir", "stream-fd", "bootstrap-fd"} {
-		if err := cmd.MarkFlagRequired(name); err != nil {
-			panic(err) // a name that is not registered above: a bug that no start survives
-		}
+	cmd.MarkFlagsRequiredTogether("directory", "state-dir", "stream-fd", "bootstrap-fd")
+	for _, name := range []string{"kubeconfig", "shared-proxy-selector", "discovery-ca-mode", "discovery-ca-secret", "discovery-bind", "discovery-port", "discovery-bootstrap-port", "inspect-port"} {
+		cmd.MarkFlagsMutuallyExclusive("directory", name)
 	}
 }
 
@@ -85,6 +110,8 @@ func (f *flags) check() error {
 			errs = append(errs, fmt.Errorf(text, args...))
 		}
 	}
+	refuse(f.caMode != caAuto && f.caMode != caExternal, "--discovery-ca-mode %q is neither %s nor %s", f.caMode, caAuto, caExternal)
+	refuse(f.discoveryBind != "" && net.ParseIP(f.discoveryBind) == nil, "--discovery-bind %q is not an IP address", f.discoveryBind)
 	refuse(net.ParseIP(f.bind) == nil, "--bind %q is not an IP address", f.bind)
 	refuse(f.portOffset > 65534, "--port-offset %d is not in 0..65534", f.portOffset)
 	refuse(f.caLifetime <= 0, "--discovery-ca-lifetime %s is not positive", f.caLifetime)

@@ -32,7 +32,7 @@ func (c *controller) serveBootstrap(ctx context.Context) error {
 	if err := c.awaitCA(ctx); err != nil {
 		return err
 	}
-	l, err := inherit(c.f.bootstrapFD, "bootstrap")
+	l, err := c.platform.bootstrap(ctx)
 	if err != nil {
 		return err
 	}
@@ -43,25 +43,27 @@ func (c *controller) serveStreams(ctx context.Context) error {
 	if err := c.awaitCA(ctx); err != nil {
 		return err
 	}
-	l, err := inherit(c.f.streamFD, "stream")
+	l, err := c.platform.stream(ctx)
 	if err != nil {
 		return err
 	}
 	return c.streams.Serve(ctx, l, c.ca.MutualTLS(c.id))
 }
 
-// inherit takes over a listening socket that the supervisor opened.
-func inherit(fd int, name string) (net.Listener, error) {
-	file := os.NewFile(uintptr(fd), name)
-	if file == nil {
-		return nil, fmt.Errorf("--%s-fd %d is no file descriptor", name, fd)
+// inherited takes over a listening socket that the supervisor opened.
+func inherited(fd int, name string) func(context.Context) (net.Listener, error) {
+	return func(context.Context) (net.Listener, error) {
+		file := os.NewFile(uintptr(fd), name)
+		if file == nil {
+			return nil, fmt.Errorf("--%s-fd %d is no file descriptor", name, fd)
+		}
+		defer file.Close()
+		l, err := net.FileListener(file)
+		if err != nil {
+			return nil, fmt.Errorf("--%s-fd %d: %w", name, fd, err)
+		}
+		return l, nil
 	}
-	defer file.Close()
-	l, err := net.FileListener(file)
-	if err != nil {
-		return nil, fmt.Errorf("--%s-fd %d: %w", name, fd, err)
-	}
-	return l, nil
 }
 
 // shareTrust gives every scope the roots as they are, and tells when the CA is ready.

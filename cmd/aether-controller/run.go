@@ -4,28 +4,25 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"aether.io/aether/internal/attest"
 	"aether.io/aether/internal/ca"
 	"aether.io/aether/internal/changelog"
 	"aether.io/aether/internal/discovery/bootstrap"
 	"aether.io/aether/internal/discovery/server"
 	"aether.io/aether/internal/fleet"
-	"aether.io/aether/internal/inspect"
 	"aether.io/aether/internal/journal"
 	"aether.io/aether/internal/logkey"
 	"aether.io/aether/internal/pipeline"
-	"aether.io/aether/internal/quarantine/docket"
 	"aether.io/aether/internal/routing"
 	"aether.io/aether/internal/run"
 	"aether.io/aether/internal/scope"
 	"aether.io/aether/internal/snapshot"
 	"aether.io/aether/internal/source"
 	"aether.io/aether/internal/spiffeid"
-	"aether.io/aether/internal/statedir"
 	"aether.io/aether/internal/status"
 	"aether.io/aether/internal/world"
 )
@@ -40,13 +37,12 @@ const (
 // controller is everything that one controller is made of.
 type controller struct {
 	f       flags
-	state   statedir.Dir
 	log     *slog.Logger
 	metrics *prometheus.Registry
 	moments *journal.Journal
 	id      spiffeid.ID
 
-	files    *source.Directory
+	platform platform
 	pipeline *pipeline.Pipeline
 	changes  *changelog.Log
 	statuses *status.Engine
@@ -57,74 +53,64 @@ type controller struct {
 	problems *problems
 }
 
+// platform is what differs between a cluster and a directory: where configuration comes
+// from, who proves an identity, and where what is made is kept. The rest is the same.
+type platform struct {
+	caPlace   string // where the CA is, for people
+	store     ca.Store
+	publisher ca.Publisher
+	attester  bootstrap.Attester
+	sink      status.Sink
+	docket    pipeline.Store  // nil: convictions last as long as the process
+	fronts    pipeline.Fronts // nil: Gateways are reached where they are bound
+	follow    func(context.Context, func(context.Context, source.Batch) error) error
+	stream    func(context.Context) (net.Listener, error)
+	bootstrap func(context.Context) (net.Listener, error)
+	parts     []run.Part // that only it has
+}
+
 // serve runs a controller until ctx is done:
 //
-//	files ──changes──► pipeline (graph) ──resources──► world ──► streams ══► proxies
-//	                      ▲    └───────statuses──────► statuses ──► files below status/
+//	source ──changes──► pipeline (graph) ──resources──► world ──► streams ══► proxies
+//	                      ▲    └───────statuses──────► statuses ──► sink
 //	                      └──────what proxies report── world ◄── streams ◄══ proxies
-//	token file ──► issuer ◄── ca ──roots──► trust bundle, world
+//	attester ──► issuer ◄── ca ──roots──► trust bundle, world
+//
+// Source, attester, sink and what the CA is kept in are the platform's.
 func serve(ctx context.Context, f flags, log *slog.Logger) error {
 	c := &controller{f: f, log: log, metrics: prometheus.NewRegistry(), moments: &journal.Journal{}}
 	c.problems = &problems{dir: f.directory, moments: c.moments, log: c.log}
-	for _, make := range []func() error{c.makeIdentity, c.makeRouting, c.makeDiscovery} {
+	for _, make := range []func() error{c.makePlatform, c.makeIdentity, c.makeRouting, c.makeDiscovery} {
 		if err := make(); err != nil {
 			return err
 		}
 	}
-	return run.All(ctx, log, grace,
-		run.Part{Name: "world", Run: c.world.Run},
-		run.Part{Name: "certificate authority", Run: c.ca.Run},
-		run.Part{Name: "trust", Run: c.shareTrust},
-		run.Part{Name: "source", Run: func(ctx context.Context) error {
+	return run.All(ctx, log, grace, append([]run.Part{
+		{Name: "world", Run: c.world.Run},
+		{Name: "certificate authority", Run: c.ca.Run},
+		{Name: "trust", Run: c.shareTrust},
+		{Name: "source", Run: func(ctx context.Context) error {
 			c.recall(ctx)
-			return c.files.Run(ctx, c.take)
+			return c.platform.follow(ctx, c.take)
 		}},
-		run.Part{Name: "pipeline", Run: c.pipeline.Run},
-		run.Part{Name: "changelog", Run: c.changes.Run},
-		run.Part{Name: "status", Run: c.statuses.Run},
-		run.Part{Name: "state directory", Run: c.watchState},
-		run.Part{Name: "bootstrap listener", Run: c.serveBootstrap},
-		run.Part{Name: "stream listener", Run: c.serveStreams},
-		run.Part{Name: "inspection", Run: func(ctx context.Context) error {
-			return inspect.Serve(ctx, c.log, c.state.ControllerSocket(), c.handler())
-		}},
-	)
+		{Name: "pipeline", Run: c.pipeline.Run},
+		{Name: "changelog", Run: c.changes.Run},
+		{Name: "bootstrap listener", Run: c.serveBootstrap},
+		{Name: "stream listener", Run: c.serveStreams},
+	}, c.platform.parts...)...)
 }
 
-// lookAtState is how often it is looked whether the state directory is still the same.
-const lookAtState = time.Second
-
-// watchState has all that is in the state directory written again when it was made anew.
-func (c *controller) watchState(ctx context.Context) error {
-	made, err := c.state.Made()
-	if err != nil {
-		c.log.Warn("the state directory is nobody's", logkey.Error, err)
+func (c *controller) makePlatform() error {
+	make := c.kubernetes
+	if c.f.directory != "" {
+		make = c.standalone
 	}
-	tick := time.NewTicker(lookAtState)
-	defer tick.Stop()
-	// Exits: ctx is done.
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
-		}
-		now, err := c.state.Made()
-		if err != nil || now.Same(made) {
-			continue
-		}
-		made = now
-		c.log.Warn("the state directory was made anew; writing it again")
-		c.files.Rewrite()
-		c.statuses.Rewrite()
-	}
+	var err error
+	c.platform, err = make()
+	return err
 }
 
 func (c *controller) makeIdentity() error {
-	var err error
-	if c.state, err = statedir.Of(c.f.stateDir); err != nil {
-		return err
-	}
 	domain, err := spiffeid.ParseTrustDomain(c.f.trustDomain)
 	if err != nil {
 		return fmt.Errorf("--discovery-trust-domain: %w", err)
@@ -133,9 +119,9 @@ func (c *controller) makeIdentity() error {
 		return fmt.Errorf("--release-namespace: %w", err)
 	}
 	c.ca, err = ca.New(ca.Config{
-		Store: ca.FileStore{Dir: c.state.CA()}, Publisher: ca.BundleFile{Path: c.state.TrustBundle()}, TrustDomain: domain,
+		Store: c.platform.store, Publisher: c.platform.publisher, TrustDomain: domain,
 		Lifetime: c.f.caLifetime, SVIDTTL: c.f.svidTTL, Log: c.log, Registerer: c.metrics,
-		OnFault: func(err error) { c.problems.setCA(c.state.CA(), err, !c.ca.Roots().IsZero()) },
+		OnFault: func(err error) { c.problems.setCA(c.platform.caPlace, err, !c.ca.Roots().IsZero()) },
 	})
 	return err
 }
@@ -144,34 +130,29 @@ func (c *controller) makeRouting() error {
 	graph, err := routing.New(routing.Config{
 		ControllerName: controllerName, ReleaseNamespace: c.f.releaseNamespace, Address: c.f.bind, PublishAddresses: []string{c.f.bind},
 		PortOffset: c.f.portOffset, AccessLogPath: c.f.accessLog, TrustFile: c.f.systemCAFile, System: c.f.system,
+		Fronts: c.platform.fronts != nil,
 	})
 	if err != nil {
 		return err
 	}
 	c.world = world.New(world.Config{AckDeadline: c.f.ackDeadline, Log: c.log})
 	c.changes = changelog.New(c.world, c.moments, time.Now)
-	if c.statuses, err = status.New(status.Config{Observer: c.world, Sink: status.NewFiles(c.state.Status()), Log: c.log}); err != nil {
+	if c.statuses, err = status.New(status.Config{Observer: c.world, Sink: c.platform.sink, Log: c.log}); err != nil {
 		return err
 	}
 	if c.pipeline, err = pipeline.New(pipeline.Config{
-		Graph: graph, World: c.world, Statuses: c.statuses, Recorder: c.changes, Store: docket.File{Path: c.state.Convictions()}, Log: c.log,
+		Graph: graph, World: c.world, Statuses: c.statuses, Recorder: c.changes, Store: c.platform.docket, Fronts: c.platform.fronts, Log: c.log,
 	}); err != nil {
 		return err
 	}
-	c.files, err = source.NewDirectory(source.DirectoryConfig{
-		Dir: c.f.directory, StateDir: c.state.Root(), Log: c.log,
-		Progress: func(done, of int) {
-			c.moments.Add(time.Now(), journal.Progress, fmt.Sprintf("%d of %d files are read", done, of), nil)
-		},
-	})
-	return err
+	return nil
 }
 
 func (c *controller) makeDiscovery() error {
 	domain := c.id.TrustDomain()
 	var err error
 	c.issuer, err = bootstrap.New(bootstrap.Config{
-		Attester: attest.NewTokenFile(c.state.Tokens()),
+		Attester: c.platform.attester,
 		Allow:    bootstrap.AllowList{ReleaseNamespace: c.f.releaseNamespace, Gateways: accounts{c.pipeline}},
 		CA:       c.ca, TrustDomain: domain, Events: rejections{c.moments}, Log: c.log, Registerer: c.metrics,
 	})

@@ -121,6 +121,40 @@ func Serve(ctx context.Context, log *slog.Logger, socket string, h http.Handler)
 	}
 }
 
+// ServeLoopback answers on a port of loopback until ctx is done. Who may reach that of a pod
+// is Kubernetes' to say: its RBAC on forwarding ports.
+func ServeLoopback(ctx context.Context, port uint16, h http.Handler) error {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))))
+	if err != nil {
+		return err
+	}
+	ended, stop := start(ctx, l, h)
+	defer stop()
+	// Exits: serving ended, ctx is done.
+	select {
+	case err := <-ended:
+		return fmt.Errorf("serve %s: %w", l.Addr(), err)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// start begins to answer on l. What ends it by itself comes out of ended; stop ends it, and
+// every answer under way with it, for readers of the journal have no end of their own.
+func start(ctx context.Context, l net.Listener, h http.Handler) (ended <-chan error, stop func()) {
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx }}
+	served, done := make(chan error, 1), make(chan struct{})
+	go func() {
+		defer close(done)
+		served <- srv.Serve(l)
+	}()
+	return served, func() {
+		_ = srv.Close()
+		<-done
+	}
+}
+
 // errRemoved says that the socket is not there any more.
 var errRemoved = errors.New("the socket was removed")
 
@@ -135,28 +169,24 @@ func serve(ctx context.Context, socket string, h http.Handler) error {
 		_ = l.Close()
 		return err
 	}
-	srv := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx }}
-	served := make(chan error, 1)
-	go func() { served <- srv.Serve(l) }()
+	ended, stop := start(ctx, l, h)
+	defer stop()
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
 	// Exits: serving ended, ctx is done, or what is at the path is not ours.
 	for {
 		select {
-		case err := <-served:
+		case err := <-ended:
 			return fmt.Errorf("serve %s: %w", socket, err)
 		case <-ctx.Done():
-			err = ctx.Err()
+			return ctx.Err()
 		case <-look.C:
 			if now, err := os.Lstat(socket); err == nil && os.SameFile(ours, now) {
 				continue
 			}
 			l.SetUnlinkOnClose(false) // what is there now is somebody else's
-			err = errRemoved
+			return errRemoved
 		}
-		_ = srv.Close() // readers of the journal have no end of their own
-		<-served // that it was closed
-		return err
 	}
 }
 

@@ -212,6 +212,20 @@ func (p *Pipeline) Dedicated(namespace, name string) (class string, ok bool) {
 	return string(gw.Spec.GatewayClassName), true
 }
 
+// DedicatedNamespaces returns the namespaces with dedicated Gateways, sorted.
+func (p *Pipeline) DedicatedNamespaces() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var out []string
+	for s := range p.current {
+		if ns, _, ok := s.GatewayName(); ok {
+			out = append(out, ns)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
 // DedicatedIn returns the dedicated Gateways of a namespace with their classes.
 func (p *Pipeline) DedicatedIn(namespace string) map[string]string {
 	p.mu.Lock()

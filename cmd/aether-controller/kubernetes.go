@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"aether.io/aether/internal/attest/review"
+	cakube "aether.io/aether/internal/ca/kube"
+	"aether.io/aether/internal/inspect"
+	"aether.io/aether/internal/provision"
+	"aether.io/aether/internal/run"
+	sourcekube "aether.io/aether/internal/source/kube"
+	statuskube "aether.io/aether/internal/status/kube"
+)
+
+// clientQPS and clientBurst are how fast the API may be called: never the bottleneck, which
+// the API server's own fairness is to be.
+const (
+	clientQPS   = 500
+	clientBurst = 1000
+)
+
+// kubernetes is a controller of a cluster. It is the only replica: what only one may do,
+// it does.
+func (c *controller) kubernetes() (platform, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", c.f.kubeconfig) // empty: that of the pod
+	if err != nil {
+		return platform{}, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	config.QPS, config.Burst = clientQPS, clientBurst
+	selector, err := labels.ConvertSelectorToLabelsMap(c.f.proxySelector)
+	if err != nil {
+		return platform{}, fmt.Errorf("--shared-proxy-selector: %w", err)
+	}
+	source, err := sourcekube.New(sourcekube.Config{Client: config, Log: c.log})
+	if err != nil {
+		return platform{}, err
+	}
+	store, err := cakube.NewSecret(cakube.SecretConfig{
+		Client: config, Namespace: c.f.releaseNamespace, Name: c.f.caSecret, External: c.f.caMode == caExternal,
+	})
+	if err != nil {
+		return platform{}, err
+	}
+	bundle, err := cakube.NewBundle(cakube.BundleConfig{Client: config, Namespaces: c.trusting})
+	if err != nil {
+		return platform{}, err
+	}
+	reviewer, err := review.New(review.Config{Client: config})
+	if err != nil {
+		return platform{}, err
+	}
+	sink, err := statuskube.New(statuskube.Config{Client: config, ControllerName: controllerName})
+	if err != nil {
+		return platform{}, err
+	}
+	fronts, err := provision.New(provision.Config{Client: config, Namespace: c.f.releaseNamespace, Selector: selector, Log: c.log})
+	if err != nil {
+		return platform{}, err
+	}
+	return platform{
+		caPlace:   "Secret " + c.f.releaseNamespace + "/" + c.f.caSecret,
+		store:     store,
+		publisher: bundle,
+		attester:  reviewer,
+		sink:      sink,
+		fronts:    fronts,
+		follow:    source.Run,
+		bootstrap: listening(c.f.discoveryBind, c.f.bootstrapPort),
+		stream:    listening(c.f.discoveryBind, c.f.streamPort),
+		parts: []run.Part{
+			{Name: "status", Run: func(ctx context.Context) error { return c.statuses.Run(ctx) }},
+			{Name: "provisioning", Run: fronts.Run},
+			{Name: "inspection", Run: func(ctx context.Context) error {
+				return inspect.ServeLoopback(ctx, c.f.inspectPort, c.handler())
+			}},
+		},
+	}, nil
+}
+
+// trusting is the namespaces whose proxies need the trust bundle: the release's, and every
+// one with a dedicated Gateway.
+func (c *controller) trusting() []string {
+	return append(c.pipeline.DedicatedNamespaces(), c.f.releaseNamespace)
+}
+
+// listening opens a listener when it is asked for.
+func listening(address string, port uint16) func(context.Context) (net.Listener, error) {
+	return func(ctx context.Context) (net.Listener, error) {
+		var lc net.ListenConfig
+		return lc.Listen(ctx, "tcp", net.JoinHostPort(address, strconv.Itoa(int(port))))
+	}
+}
