@@ -71,7 +71,7 @@ func TestTheRealServerHoldsObjectsAndDeniesBadOnes(t *testing.T) {
 	}
 
 	// What was written outlives both programs.
-	for _, program := range []string{apiserver.Etcd, apiserver.APIServer} {
+	for _, program := range []string{apiserver.APIServer, apiserver.Etcd} {
 		if err := s.Stop(program); err != nil {
 			t.Fatal(err)
 		}

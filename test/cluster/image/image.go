@@ -175,3 +175,15 @@ func (i Image) writeArchive(w io.Writer, layer *os.File, digest string) error {
 }
 
 func blobPath(digest string) string { return "blobs/" + strings.Replace(digest, ":", "/", 1) }
+
+// Of is the image of one program, in /usr/local/bin, with the libraries that it needs. Envoy's
+// is made so, under the official image's name.
+func Of(name, program string) (Image, error) {
+	files, err := Libraries(program)
+	if err != nil {
+		return Image{}, err
+	}
+	target := "/usr/local/bin/" + filepath.Base(program)
+	files[target] = program
+	return Image{Name: name, Entrypoint: []string{target}, Files: files}, nil
+}

@@ -110,9 +110,13 @@ func TestAnArchiveHoldsWhatItsIndexNames(t *testing.T) {
 }
 
 func TestAProgramsLibrariesAreFound(t *testing.T) {
-	files, err := Libraries("/bin/sh")
+	i, err := Of("example.test/sh:1", "/bin/sh")
 	if err != nil {
 		t.Fatal(err)
+	}
+	files := i.Files
+	if files["/usr/local/bin/sh"] != "/bin/sh" || i.Entrypoint[0] != "/usr/local/bin/sh" {
+		t.Errorf("the program is in %v, and %v is started", files, i.Entrypoint)
 	}
 	loader, libc := false, false
 	for path := range files {
