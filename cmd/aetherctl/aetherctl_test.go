@@ -16,30 +16,40 @@ import (
 )
 
 func TestStatusPicksObjectsAsPeopleNameThem(t *testing.T) {
-	docs := []inspect.StatusDocument{
+	all := findings{idle: []string{"HTTPRoute/b/lost"}, problems: []problem{{Object: "HTTPRoute/b/new"}, {File: "a.yaml"}}, docs: []inspect.StatusDocument{
 		{Kind: "Gateway", Namespace: "default", Name: "web"},
 		{Kind: "GatewayClass", Name: "coxswain"},
 		{Kind: "HTTPRoute", Namespace: "a", Name: "shop"},
 		{Kind: "HTTPRoute", Namespace: "b", Name: "shop"},
-	}
+	}}
 	for typed, want := range map[string]string{
-		"":                       "Gateway/default/web GatewayClass/coxswain HTTPRoute/a/shop HTTPRoute/b/shop",
-		"httproutes":             "HTTPRoute/a/shop HTTPRoute/b/shop",
+		"":                       "Gateway/default/web GatewayClass/coxswain HTTPRoute/a/shop HTTPRoute/b/lost HTTPRoute/b/new HTTPRoute/b/shop",
+		"httproutes":             "HTTPRoute/a/shop HTTPRoute/b/lost HTTPRoute/b/new HTTPRoute/b/shop",
 		"gatewayclasses":         "GatewayClass/coxswain",
 		"httproute shop":         "HTTPRoute/a/shop HTTPRoute/b/shop",
 		"httproute b/shop":       "HTTPRoute/b/shop",
 		"HTTPRoute/b/shop":       "HTTPRoute/b/shop",
 		"gateway/web":            "Gateway/default/web",
 		"GatewayClass/coxswain":  "GatewayClass/coxswain",
-		"gateway nope":           "no object of that kind and name has a status: gateway nope; there are Gateway, GatewayClass, HTTPRoute",
-		"HTTPRoute/default/shop": "no object of that kind and name has a status: HTTPRoute default/shop; there are Gateway, GatewayClass, HTTPRoute",
+		"gc":                     "GatewayClass/coxswain",
+		"httproute -n b":         "HTTPRoute/b/lost HTTPRoute/b/new HTTPRoute/b/shop",
+		"-n b":                   "HTTPRoute/b/lost HTTPRoute/b/new HTTPRoute/b/shop",
+		"httproute lost":         "HTTPRoute/b/lost",
+		"httproute new":          "HTTPRoute/b/new",
+		"gateway nope":           "no gateway nope has a status; there are default/web",
+		"httproute -n c":         "no httproute in namespace c has a status; there are a/shop, b/lost, b/new, b/shop",
+		"HTTPRoute/default/shop": "no HTTPRoute default/shop has a status; there are a/shop, b/lost, b/new, b/shop",
+		"Service":                "no object of kind Service has a status; of these some have: Gateway, GatewayClass, HTTPRoute",
+		"httproute a/shop -n b":  "httproute a/shop is in another namespace than -n b",
 	} {
 		t.Run(typed, func(t *testing.T) {
-			found, err := pick(docs, splitName(strings.Fields(typed)))
-			var got []string
-			for _, d := range found {
-				got = append(got, standalone.ObjectName(d))
+			args, namespace, _ := strings.Cut(typed, "-n ")
+			q, err := ask(strings.Fields(args), namespace)
+			found := all
+			if err == nil {
+				found, err = all.pick(q)
 			}
+			got := found.objects()
 			if err != nil {
 				got = []string{err.Error()}
 			}
@@ -59,7 +69,8 @@ func TestUsageErrorsSayWhatToDo(t *testing.T) {
 		"standalone " + empty + " -o yaml":     "there is json",
 		"standalone " + empty + " --drain -1s": "below 0",
 		"get":                                  "processes, proxies, resources, identity",
-		"get nonsense":                         "processes, proxies, resources, identity",
+		"standalone " + empty + " --drain 5":   "as in 500ms, 5s, 1m",
+		"get nonsense":                         "get nonsense? There are processes, proxies, resources, identity",
 		"get proxies":                          "start one with",
 		"get proxies --dir " + empty:           `aetherctl standalone ` + empty,
 		"get processes --dir " + empty:         `aetherctl standalone ` + empty,
@@ -100,13 +111,19 @@ func TestAPidAloneIsNoInstance(t *testing.T) {
 
 func TestAProblemSaysWhereItIs(t *testing.T) {
 	var b bytes.Buffer
-	printToLookAt(&b, nil, []problem{
+	f := findings{problems: []problem{
 		{Message: "is not there", Severity: "Refused"},
 		{File: "a.yaml", Document: 2, Object: "Secret/default/s", Path: "data", Message: "is required", Severity: "Refused"},
 		{File: "b.yaml", Message: "is not read", Severity: "Ignored"},
-	})
-	want := `
-2 to look at:
+	}, idle: []string{"Gateway/default/web"}, settled: true}
+	if err := f.print(&b, "", query{}); err != nil {
+		t.Fatal(err)
+	}
+	want := `OBJECT               GENERATION  CONDITIONS
+Gateway/default/web  -           none
+
+3 to look at:
+  Gateway/default/web: has no effect: its gatewayClassName names no GatewayClass that is ours
   the directory of manifests: is not there
   a.yaml (document 2): Secret/default/s: data: is required
 
@@ -115,6 +132,32 @@ func TestAProblemSaysWhereItIs(t *testing.T) {
 `
 	if got := b.String(); got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// What is refused is not in the status, which is that of the version before.
+func TestAnObjectThatIsNamedTellsWhatIsWrongWithItsFile(t *testing.T) {
+	f := findings{docs: []inspect.StatusDocument{{Kind: "HTTPRoute", Namespace: "default", Name: "shop", Status: json.RawMessage(`{}`)}}, problems: []problem{
+		{File: "a.yaml", Document: 1, Object: "HTTPRoute/default/shop", Path: "spec.rules", Message: "is bad", Severity: "Refused"},
+		{File: "a.yaml", Document: 2, Object: "HTTPRoute/default/other", Message: "is bad", Severity: "Refused"},
+		{File: "b.yaml", Message: "is no YAML", Severity: "Refused"},
+	}}
+	q := query{kind: "httproute", namespace: "default", name: "shop"}
+	f, err := f.pick(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := f.print(&b, "", q); err != nil {
+		t.Fatal(err)
+	}
+	want := `
+# 2 to look at:
+#   a.yaml (document 1): HTTPRoute/default/shop: spec.rules: is bad
+#   b.yaml: is no YAML
+`
+	if !strings.HasSuffix(b.String(), want) {
+		t.Errorf("got %q, want %q at its end", b.String(), want)
 	}
 }
 
@@ -134,10 +177,29 @@ func TestAControllerThatIsStoppedIsNoMystery(t *testing.T) {
 	}
 }
 
+func TestAnEmptyTableSaysSo(t *testing.T) {
+	var b bytes.Buffer
+	proxyTable(&b, nil)
+	resourceTable(&b, nil)
+	if got, want := b.String(), "no proxy is connected yet\nthere is no resource yet\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestTheVersionIsACommandToo(t *testing.T) {
+	var b bytes.Buffer
+	cmd := root()
+	cmd.SetArgs([]string{"version"})
+	cmd.SetOut(&b)
+	if err := cmd.ExecuteContext(t.Context()); err != nil || strings.TrimSpace(b.String()) != cmd.Version {
+		t.Errorf("got %q, %v", b.String(), err)
+	}
+}
+
 func TestTablesHaveNoEmptyCells(t *testing.T) {
 	var b bytes.Buffer
 	processTable(&b, []process{{Name: "envoy"}})
-	if got, want := b.String(), "PROCESS\tPID\tRUNNING\nenvoy\t-\tfalse\n"; got != want {
+	if got, want := b.String(), "PROCESS\tPID\tRUNNING\tLOG\nenvoy\t-\tfalse\t-\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -24,13 +24,24 @@ func getCommand() *cobra.Command {
 		Short: "Show what a running Aether is made of",
 		Long: `Show what a running Aether is made of:
 
-  processes   its processes, and whether they run
+  processes   its processes, whether they run, their logs, and where its state is
   proxies     which proxy runs which version of the configuration, and what it lacks or refuses
   resources   what each scope is sent, and which objects each resource comes from
-  identity    who signs, and for whom it did or refused to`,
+  identity    who signs, and for whom it did or refused to
+
+Of proxies: CURRENT is whether it runs the newest configuration, PENDING how many resources
+it has been sent and Envoy does not run yet, REFUSED how many Envoy refuses (named below the
+table), PORTS what Envoy listens on, SVID REMAINING how long its identity is valid, and
+LAGGARD why it is behind the others.
+
+Of resources: SCOPE is who is sent it (the shared proxies, or those of one Gateway), HASH its
+content, ORIGIN the objects that it comes from.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 1 && whatToGet(args[0]) != "" {
 				return nil
+			}
+			if len(args) == 1 {
+				return fmt.Errorf("get %s? There are %s", args[0], strings.Join(getable(), ", "))
 			}
 			return fmt.Errorf("get what? One of %s", strings.Join(getable(), ", "))
 		},
@@ -78,7 +89,7 @@ func (i *instance) get(ctx context.Context, what string) (value any, table func(
 			return nil, nil, i.notRunning()
 		}
 		v := i.processes()
-		return v, func(w io.Writer) { processTable(w, v) }, nil
+		return v, func(w io.Writer) { processTable(w, v); fmt.Fprintf(w, "\nstate directory: %s\n", i.dir.Root()) }, nil
 	case "proxies":
 		var v []fleet.Proxy
 		err := i.controller.Get(ctx, inspect.ProxiesPath, &v)
@@ -99,12 +110,13 @@ type process struct {
 	Name    string `json:"name"`
 	PID     int    `json:"pid,omitempty"`
 	Running bool   `json:"running"`
+	Log     string `json:"log,omitempty"` // path of its log
 }
 
 func (i *instance) processes() []process {
 	out := []process{{Name: "aetherctl", PID: i.settings.Supervisor, Running: true}}
 	for _, name := range []string{"controller", "proxy", "envoy"} {
-		p := process{Name: name}
+		p := process{Name: name, Log: i.dir.Log(name)}
 		if text, err := os.ReadFile(i.dir.PIDFile(name)); err == nil {
 			p.PID, _ = strconv.Atoi(strings.TrimSpace(string(text))) // 0 is told as not running
 			p.Running = p.PID > 0 && syscall.Kill(p.PID, 0) == nil
@@ -115,17 +127,21 @@ func (i *instance) processes() []process {
 }
 
 func processTable(w io.Writer, list []process) {
-	row(w, "PROCESS", "PID", "RUNNING")
+	row(w, "PROCESS", "PID", "RUNNING", "LOG")
 	for _, p := range list {
 		pid := ""
 		if p.PID > 0 {
 			pid = strconv.Itoa(p.PID)
 		}
-		row(w, p.Name, pid, strconv.FormatBool(p.Running))
+		row(w, p.Name, pid, strconv.FormatBool(p.Running), p.Log)
 	}
 }
 
 func proxyTable(w io.Writer, list []fleet.Proxy) {
+	if len(list) == 0 {
+		fmt.Fprintln(w, "no proxy is connected yet")
+		return
+	}
 	row(w, "PROXY", "SCOPE", "CONNECTED", "VERSION", "CURRENT", "PENDING", "REFUSED", "PORTS", "ENVOY", "SVID REMAINING", "LAGGARD")
 	for _, p := range list {
 		row(w, p.ID, p.ScopeName, strconv.FormatBool(p.Connected), short(p.Version), strconv.FormatBool(p.Current),
@@ -154,6 +170,10 @@ func remaining(d time.Duration) string {
 func short(s string) string { return s[:min(12, len(s))] }
 
 func resourceTable(w io.Writer, list []inspect.Resource) {
+	if len(list) == 0 {
+		fmt.Fprintln(w, "there is no resource yet")
+		return
+	}
 	row(w, "SCOPE", "TYPE", "NAME", "HASH", "BYTES", "ORIGIN")
 	for _, r := range list {
 		row(w, r.Scope, r.Type, r.Name, short(r.Hash), strconv.Itoa(r.Bytes), strings.Join(r.Origin, ","))

@@ -29,7 +29,7 @@ func outputs() map[string]any {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	name := resource.Name{TypeURL: "type.googleapis.com/envoy.config.cluster.v3.Cluster", Name: "default/shop/80"}
 	return map[string]any{
-		"get-processes": []process{{Name: "envoy", PID: 7, Running: true}},
+		"get-processes": []process{{Name: "envoy", PID: 7, Running: true, Log: "/state/logs/envoy.log"}},
 		"get-proxies": []fleet.Proxy{{
 			Peer: fleet.Peer{
 				ID: "proxy", PodUID: "uid", Node: "node", Identity: "spiffe://cluster.local/ns/aether-system/sa/coxswain-shared-proxy",

@@ -36,6 +36,18 @@ func root() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	cmd.AddCommand(standaloneCommand(), statusCommand(), getCommand())
+	cmd.AddCommand(standaloneCommand(), statusCommand(), getCommand(), versionCommand())
 	return cmd
+}
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Show which version this is",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), version.Get())
+			return err
+		},
+	}
 }

@@ -24,7 +24,7 @@ func standaloneCommand() *cobra.Command {
 	var (
 		state, bind, envoy, output string
 		offset                     int
-		drain                      time.Duration
+		drain                      = duration(standalone.DefaultDrain)
 		extra                      []string
 		debug                      bool
 	)
@@ -36,8 +36,9 @@ channel, proxy and Envoy, as separate processes that stop with this command.
 
 DIR holds YAML or JSON files, also in sub-folders; edits take effect at once. The word
 "ready" alone on a line, and the file "ready" in the state directory, say that Envoy is
-configured. From then on each change is told when it is live; what begins with "!" needs a
-look, and "aetherctl status" shows it all. Status of every object is also written below
+configured. From then on each change is told when it is live, and each port when it is bound
+or given up; what begins with "!" needs a look, and "aetherctl status" shows what is wrong at
+present. Status of every object is also written below
 status/ in the state directory.
 
 Ctrl-C or SIGTERM stops it once no request is active, or after --drain; a second Ctrl-C
@@ -62,7 +63,7 @@ stops it at once.`,
 				return err
 			}
 			if drain < 0 {
-				return fmt.Errorf("--drain %s is below 0", drain)
+				return fmt.Errorf("--drain %s is below 0", &drain)
 			}
 			if drain == 0 {
 				drain = -1 // not the default
@@ -80,7 +81,7 @@ stops it at once.`,
 			}
 			in, err := standalone.New(standalone.Config{
 				Dir: args[0], State: dir, Bind: bind, PortOffset: offset, Envoy: envoy, Controller: controller, Proxy: proxy,
-				Extra: extra, Drain: drain, Debug: debug, Out: cmd.OutOrStdout(), JSON: output == "json",
+				Extra: extra, Drain: time.Duration(drain), Debug: debug, Out: cmd.OutOrStdout(), JSON: output == "json",
 				Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level})),
 			})
 			if err != nil {
@@ -95,7 +96,7 @@ stops it at once.`,
 	f.IntVar(&offset, "port-offset", 0, "added to the port of each listener, e.g. when one is taken")
 	f.StringVar(&envoy, "envoy", "", "path of the Envoy binary (default: $AETHER_ENVOY, the build's cache, or PATH)")
 	outputFlag(cmd, &output, ", one object a line")
-	f.DurationVar(&drain, "drain", standalone.DefaultDrain, "how long active requests may go on when stopping; 0: not at all")
+	f.Var(&drain, "drain", "how long active requests may go on when stopping; 0: not at all")
 	f.StringArrayVar(&extra, "controller-flag", nil, "flag handed on to the controller, e.g. --controller-flag=--otel-enabled")
 	f.BoolVar(&debug, "debug", false, "log what is of use only to a developer, here and in logs/")
 	return cmd

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -19,16 +18,20 @@ import (
 
 func statusCommand() *cobra.Command {
 	var t target
+	var namespace string
+	var check bool
 	cmd := &cobra.Command{
 		Use:   "status [KIND [[NAMESPACE/]NAME]]",
 		Short: "Show the status of objects, and what is wrong with them and with the manifests",
 		Long: `Show the status of every object that has one, or of one kind, or of one object whole.
-Below it is what is not as it should be: conditions with their reasons, and, if no kind
-is named, files and objects that could not be taken.
+Below it is what is not as it should be: conditions with their reasons, objects that have no
+effect, and files and objects that could not be taken; if an object is named, what is wrong
+with how it is written now, and files that are not read at all, which may have it.
 
-An object that no GatewayClass of ours leads to has no status, and is not shown.`,
+The exit status is 0 whatever it finds, unless --check is given.`,
 		Example: `  aetherctl status
-  aetherctl status httproutes
+  aetherctl status --check              # exits with 1 if there is something to look at
+  aetherctl status httproutes -n shop
   aetherctl status httproute shop
   aetherctl status HTTPRoute/default/shop -o json`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -43,34 +46,49 @@ An object that no GatewayClass of ours leads to has no status, and is not shown.
 				return err
 			}
 			defer i.controller.Close()
-			var all inspect.Statuses
-			if err := i.controller.Get(cmd.Context(), inspect.StatusPath, &all); err != nil {
+			found, err := i.findings(cmd.Context())
+			if err != nil {
 				return i.explain(err)
 			}
-			args = splitName(args)
-			docs, err := pick(all.Documents, args)
+			q, err := ask(args, namespace)
 			if err != nil {
 				return err
 			}
-			if t.output == "json" {
-				return printJSON(cmd.OutOrStdout(), docs)
+			if found, err = found.pick(q); err != nil {
+				return err
 			}
-			if len(args) == 2 {
-				return printWhole(cmd.OutOrStdout(), docs)
+			if err := found.print(cmd.OutOrStdout(), t.output, q); err != nil {
+				return err
 			}
-			var problems []problem
-			if len(args) == 0 {
-				if err := i.controller.Get(cmd.Context(), inspect.ProblemsPath, &problems); err != nil {
-					return i.explain(err)
-				}
+			if n := len(found.toLookAt()); check && n > 0 {
+				return fmt.Errorf("%d to look at", n)
 			}
-			printStatuses(cmd.OutOrStdout(), docs)
-			printToLookAt(cmd.OutOrStdout(), docs, problems)
 			return nil
 		},
 	}
 	t.flags(cmd)
+	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "only objects of this namespace")
+	cmd.Flags().BoolVar(&check, "check", false, "exit with 1 if there is something to look at")
 	return cmd
+}
+
+// print shows what was found, or what was found of the one object that was asked for.
+func (f findings) print(w io.Writer, output string, q query) error {
+	if output == "json" {
+		return printJSON(w, append([]inspect.StatusDocument{}, f.docs...))
+	}
+	if q.name == "" {
+		f.printStatuses(w)
+		printList(w, "", "to look at", f.toLookAt())
+		printList(w, "", "not read, which Aether has no use for", f.unread())
+		return nil
+	}
+	if err := printWhole(w, f.docs); err != nil {
+		return err
+	}
+	f.docs = nil // are shown whole
+	printList(w, "# ", "to look at", f.toLookAt())
+	return nil
 }
 
 // problem is what is shown of a source.Problem.
@@ -86,75 +104,18 @@ type problem struct {
 // ignored is the severity of a document that is none of ours (source.Ignored).
 const ignored = "Ignored"
 
-// splitName takes Kind/namespace/name, as tables print it, for a kind and a name.
-func splitName(args []string) []string {
-	if len(args) != 1 {
-		return args
-	}
-	kind, name, both := strings.Cut(args[0], "/")
-	if !both {
-		return args
-	}
-	return []string{kind, name}
-}
-
-// pick chooses documents by kind and name; one that was asked for must exist.
-func pick(docs []inspect.StatusDocument, args []string) ([]inspect.StatusDocument, error) {
-	if len(args) == 0 {
-		return docs, nil
-	}
-	namespace, name := "", ""
-	if len(args) == 2 {
-		namespace, name, _ = strings.Cut(args[1], "/")
-		if name == "" {
-			namespace, name = "", namespace
-		}
-	}
-	var out []inspect.StatusDocument
-	for _, d := range docs {
-		if !sameKind(d.Kind, args[0]) || name != "" && (d.Name != name || namespace != "" && d.Namespace != namespace) {
-			continue
-		}
-		out = append(out, d)
-	}
-	if len(out) == 0 {
-		return nil, fmt.Errorf("no object of that kind and name has a status: %s; there are %s", strings.Join(args, " "), or(strings.Join(kinds(docs), ", "), "none"))
-	}
-	return out, nil
-}
-
-// kinds lists the kinds of docs, each once.
-func kinds(docs []inspect.StatusDocument) []string {
-	var out []string
-	for _, d := range docs {
-		out = append(out, d.Kind)
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
-}
-
-func or(s, def string) string {
-	if s == "" {
-		return def
-	}
-	return s
-}
-
-// sameKind takes a kind as people type it: any case, singular or plural.
-func sameKind(kind, typed string) bool {
-	kind, typed = strings.ToLower(kind), strings.ToLower(typed)
-	return typed == kind || typed == kind+"s" || typed == kind+"es"
-}
-
-func printStatuses(w io.Writer, docs []inspect.StatusDocument) {
-	if len(docs) == 0 {
+func (f findings) printStatuses(w io.Writer) {
+	if len(f.docs)+len(f.idle) == 0 {
 		fmt.Fprintln(w, "no object has a status: there is no GatewayClass of ours, and no MeshConfig")
 		return
 	}
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	row(t, "OBJECT", "GENERATION", "CONDITIONS")
-	for _, d := range docs {
+	for _, d := range f.docs {
 		row(t, standalone.ObjectName(d), strconv.FormatInt(d.Generation, 10), conditions(d))
+	}
+	for _, o := range f.idle {
+		row(t, o, "", "none")
 	}
 	_ = t.Flush()
 }
@@ -193,33 +154,14 @@ func printWhole(w io.Writer, docs []inspect.StatusDocument) error {
 	return nil
 }
 
-// printToLookAt lists what is wrong with objects and with files.
-func printToLookAt(w io.Writer, docs []inspect.StatusDocument, problems []problem) {
-	var list []string
-	for _, d := range docs {
-		for _, t := range standalone.Trouble(d) {
-			list = append(list, standalone.ObjectName(d)+": "+t)
-		}
-	}
-	var unread []string
-	for _, p := range problems {
-		if p.Severity == ignored {
-			unread = append(unread, p.String())
-		} else {
-			list = append(list, p.String())
-		}
-	}
-	printList(w, "to look at", list)
-	printList(w, "not read, which Aether has no use for", unread)
-}
-
-func printList(w io.Writer, what string, list []string) {
+// printList lists what there is below a heading. Each line begins with mark.
+func printList(w io.Writer, mark, what string, list []string) {
 	if len(list) == 0 {
 		return
 	}
-	fmt.Fprintf(w, "\n%d %s:\n", len(list), what)
+	fmt.Fprintf(w, "\n%s%d %s:\n", mark, len(list), what)
 	for _, l := range list {
-		fmt.Fprintf(w, "  %s\n", standalone.OneLine(l))
+		fmt.Fprintf(w, "%s  %s\n", mark, standalone.OneLine(l))
 	}
 }
 
