@@ -28,7 +28,8 @@ COMMANDS  := $(notdir $(wildcard cmd/*))
 # The Gateway API's definitions, copied from its module: embedded, so everything that compiles needs them.
 EMBEDDED  := internal/crd/gateway-api/.from-go-mod
 PROTOS    := $(wildcard api/*/v1/*.proto)
-GENERATED := $(wildcard api/*/v1/*.pb.go api/*/v1/zz_generated.*.go charts/crds/*.yaml examples/README.md docs/reference/features.md)
+GENERATED := $(wildcard api/*/v1/*.pb.go api/*/v1/zz_generated.*.go charts/crds/*.yaml examples/README.md docs/reference/features.md \
+             docs/reference/configuration.md docs/reference/commands.md)
 # The tests that need a real Envoy, by name: those of the files named so.
 COMPONENT_FILES := $(shell find . -name '*_component_test.go' -not -path './.build/*' -not -path './tools/*')
 # The test runner has a directory of its own: tests need none of the other tools.
@@ -42,8 +43,8 @@ help: ## list the targets
 
 .PHONY: build
 build: $(EMBEDDED) ## build the programs into bin/
-	@mkdir -p bin
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ $(addprefix ./cmd/,$(COMMANDS))
+	@mkdir -p bin && echo "building $(addprefix bin/,$(COMMANDS))"
+	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ $(addprefix ./cmd/,$(COMMANDS))
 
 .PHONY: demo
 demo: build envoy ## show the product doing its job (KEEP=1 keeps it running)
@@ -87,6 +88,7 @@ generate: $(TOOLS) $(OWN) ## generate code and definitions
 	@rm -f $(EMBEDDED)
 	@$(MAKE) $(EMBEDDED)
 	$(GO) run ./test/features/catalog
+	$(OWN)/refgen docs/reference
 
 .PHONY: check-generate
 check-generate: ## fail if generated code is not what its sources give (and correct it)
@@ -118,6 +120,7 @@ bench: build envoy ## measure (never a pass or a fail)
 
 .PHONY: envoy
 envoy: $(AETHER_ENVOY) ## get the pinned Envoy into the cache
+	@:
 
 $(CACHE)/envoy/$(ENVOY_VERSION)/envoy:
 	@$(MAKE) $(OWN)

@@ -46,6 +46,39 @@ func hasGoFile(t *testing.T, dir string) bool {
 	return false
 }
 
+// What code may say to a person, a person must be able to look up.
+func TestWhatIsOurOwnIsInTheReference(t *testing.T) {
+	page, err := os.ReadFile("docs/reference/observing.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for source, word := range map[string]string{
+		"internal/envoy/hcm/accesslog.go":     `"([a-z_]+)": +(?:"%|c\.)`,
+		"internal/status/observe.go":          `(?m)^\t(?:Reason|Route|Mesh)\w+ += "([^"]+)"`,
+		"api/config/v1/meshconfig_types.go":   `(?m)^\tMeshConfig\w+ += "([^"]+)"`,
+		"internal/discovery/health/health.go": `(?m)^\t[A-Z]\w+ += "([A-Z]\w+)"`,
+		"internal/fleet/fleet.go":             `(?m)^\tLag\w+ += "(\w+)"`,
+		"internal/statedir/statedir.go":       `"(\w+\.sock)"`,
+		"internal/routing/backend/backend.go": `(?m)^const Reason\w+ .*= "(\w+)"`,
+		"internal/routing/report/set.go":      `(?m)^const \w+ = "([A-Z]\w+)"`,
+		"internal/inspect/pages.go":           `(?m)^\t\w+Path += "([^"]+)"`,
+	} {
+		code, err := os.ReadFile(source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := regexp.MustCompile(word).FindAllStringSubmatch(string(code), -1)
+		if len(found) == 0 {
+			t.Errorf("%s has nothing like %s", source, word)
+		}
+		for _, m := range found {
+			if !strings.Contains(string(page), "`"+m[1]+"`") {
+				t.Errorf("%s says %s, which the reference does not explain", source, m[1])
+			}
+		}
+	}
+}
+
 // Links between documents are relative paths that must lead somewhere.
 func TestLinksBetweenDocumentsLead(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)#]+)(#[^)]*)?\)`)
