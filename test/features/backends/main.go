@@ -8,13 +8,13 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
-	"maps"
+	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"slices"
-	"strings"
+	"strconv"
 	"syscall"
 
 	"aether.io/aether/internal/test/echo"
@@ -22,24 +22,33 @@ import (
 	"aether.io/aether/test/features/stage"
 )
 
+const usage = `usage: backends FOLDER
+
+Runs what the manifests in FOLDER send requests to, until Ctrl-C: a backend, which answers
+with what it saw, at the address of each EndpointSlice. If there is a requests.yaml, its
+certificates are made, and requests to try are printed, with what comes of them.
+`
+
 func main() {
-	if err := run(os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, err)
+	flag.Usage = func() { fmt.Fprint(flag.CommandLine.Output(), usage) }
+	flag.Parse()
+	if flag.NArg() != 1 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	if err := run(flag.Arg(0)); err != nil {
+		fmt.Fprintln(os.Stderr, "backends:", err)
 		os.Exit(1)
 	}
 }
 
-func run(args []string) error {
+func run(folder string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if len(args) != 1 {
-		return errors.New("usage: backends FOLDER")
-	}
-	e, err := example.Read(args[0])
+	e, err := read(folder)
 	if err != nil {
 		return err
 	}
-	fmt.Println(e.Title)
 	made, err := stage.Make(e)
 	if err != nil {
 		return err
@@ -54,18 +63,52 @@ func run(args []string) error {
 		return err
 	}
 	if len(made.Objects) > 0 {
-		path := filepath.Join(args[0], example.MadeFile)
+		path := filepath.Join(folder, example.MadeFile)
 		if err := share(made, path); err != nil {
 			return err
 		}
 		defer os.Remove(path)
 	}
-	fmt.Println("try:")
-	for i := range e.Requests[:min(3, len(e.Requests))] {
-		fmt.Println(" ", curl(&e.Requests[i]))
+	clients, err := os.MkdirTemp("", "aether-clients-")
+	if err != nil {
+		return err
 	}
+	defer os.RemoveAll(clients)
+	if err := writeClients(made.Clients, clients); err != nil {
+		return err
+	}
+	suggest(os.Stdout, e, folder, clients)
+	fmt.Println("\nCtrl-C stops the backends.")
 	<-ctx.Done()
 	return nil
+}
+
+// read reads the folder of an example, or of manifests alone: then nothing is made for
+// them, and there is nothing to try.
+func read(folder string) (*example.Example, error) {
+	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
+		return nil, fmt.Errorf("%s is no folder", folder)
+	}
+	if _, err := os.Stat(filepath.Join(folder, example.File)); err == nil {
+		return example.Read(folder)
+	}
+	files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	e := &example.Example{Name: filepath.Base(folder), Manifests: map[string]string{}}
+	for _, path := range files {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		e.Manifests[filepath.Base(path)] = string(text)
+	}
+	objects, err := stage.Objects(e)
+	if err == nil && len(stage.Places(objects)) == 0 {
+		err = fmt.Errorf("no .yaml file in %s has an EndpointSlice with an address", folder)
+	}
+	return e, err
 }
 
 // start starts the backends; those that did start are returned with an error too.
@@ -84,11 +127,14 @@ func start(ctx context.Context, e *example.Example, made *stage.Certificates) ([
 			return servers, err
 		}
 		s, err := echo.Start(ctx, echo.Config{Name: p.Slice, Address: p.Address, Port: p.Port, TLS: config})
+		if errors.Is(err, syscall.EADDRINUSE) {
+			return servers, fmt.Errorf("%w: do the backends of another folder still run?", err)
+		}
 		if err != nil {
 			return servers, err
 		}
 		servers = append(servers, s)
-		fmt.Printf("backend %s at port %d\n", p.Slice, p.Port)
+		fmt.Printf("backend %s at %s\n", p.Slice, net.JoinHostPort(p.Address, strconv.Itoa(p.Port)))
 	}
 	return servers, nil
 }
@@ -101,28 +147,4 @@ func share(made *stage.Certificates, path string) error {
 	}
 	fmt.Println("certificates in", path)
 	return os.WriteFile(path, []byte(text), 0o600)
-}
-
-// curl is a command line that sends the request.
-func curl(r *example.Request) string {
-	method, scheme, authority, path := r.Target()
-	host, _, _ := strings.Cut(authority, ":")
-	words := []string{"curl", "-ik", "--path-as-is", "-X", method, "--connect-to", fmt.Sprintf("%s::127.0.0.1:%d", host, r.Port)}
-	for _, name := range slices.Sorted(maps.Keys(r.Headers)) {
-		for _, v := range r.Headers[name] {
-			words = append(words, "-H", fmt.Sprintf("'%s: %s'", name, v))
-		}
-	}
-	switch {
-	case r.Protocol == example.HTTP10:
-		words = append(words, "--http1.0")
-	case r.Protocol == example.HTTP2 && scheme == "http":
-		words = append(words, "--http2-prior-knowledge")
-	case r.Protocol == example.HTTP11 && scheme == "https":
-		words = append(words, "--http1.1")
-	}
-	if r.Body != "" {
-		words = append(words, "-d", "'"+r.Body+"'")
-	}
-	return strings.Join(append(words, "'"+scheme+"://"+authority+path+"'"), " ")
 }

@@ -36,13 +36,16 @@ manifests to read, and ` + "`requests.yaml`" + `, which says what requests are a
 them to the real thing (` + "`make component`" + `); what its format can say is told by
 ` + "[its package](../test/features/example/example.go)" + `.
 
-To run one by hand, in three terminals:
+To run one by hand, stop what else serves its ports, such as the quickstart, and take three terminals:
 
 ` + "```" + `
-go run ./test/features/backends examples/features/weights   # its backends, and its certificates if it has any
+go run ./test/features/backends examples/features/weights   # its backends, its certificates, and requests to try
 bin/aetherctl standalone examples/features/weights          # serves it (it says that requests.yaml is not for it)
-curl -H 'Host: shop.example.com' localhost:8080/            # a backend answers with what it saw
+curl -i -H 'Host: shop.example.com' localhost:8080/         # or another of those that the first terminal shows
 ` + "```" + `
+
+The first one is started first: it writes the certificates, if there are any, to ` + "`made.yaml`" + ` in the folder. A
+backend answers with what it saw, and with its name in the header ` + "`echo-backend`" + `. Ctrl-C stops the first two; nothing stays.
 
 | Example | |
 |---|---|
