@@ -160,7 +160,7 @@ func satisfies(r Request, m gatewayv1.HTTPRouteMatch) bool {
 	switch kind {
 	case gatewayv1.PathMatchExact:
 		// "Matches the URL path exactly and with case sensitivity."
-		if r.path() != path {
+		if sameCase(r.path()) != path {
 			return false
 		}
 	case gatewayv1.PathMatchPathPrefix:
@@ -168,7 +168,7 @@ func satisfies(r Request, m gatewayv1.HTTPRouteMatch) bool {
 		// specified, a trailing `/` is ignored. For example, the paths `/abc`, `/abc/`, and
 		// `/abc/def` would all match the prefix `/abc`, but the path `/abcd` would not."
 		prefix := strings.TrimSuffix(path, "/")
-		if rest, ok := strings.CutPrefix(r.path(), prefix); !ok || rest != "" && rest[0] != '/' {
+		if rest, ok := strings.CutPrefix(sameCase(r.path()), prefix); !ok || rest != "" && rest[0] != '/' {
 			return false
 		}
 	case gatewayv1.PathMatchRegularExpression:
@@ -211,12 +211,17 @@ func same(regex bool, want, got string) bool {
 }
 
 // pathOf: "If this field is not specified, a default prefix match on the "/" path is
-// provided".
+// provided". Choice: a path, unless it is a regular expression, means what it means in a
+// request.
 func pathOf(m gatewayv1.HTTPRouteMatch) (path string, kind gatewayv1.PathMatchType) {
 	if m.Path == nil {
 		return "/", gatewayv1.PathMatchPathPrefix
 	}
-	return value(m.Path.Value, "/"), value(m.Path.Type, gatewayv1.PathMatchPathPrefix)
+	path, kind = value(m.Path.Value, "/"), value(m.Path.Type, gatewayv1.PathMatchPathPrefix)
+	if kind != gatewayv1.PathMatchRegularExpression {
+		path = sameCase(resolved(path))
+	}
+	return path, kind
 }
 
 // headersOf: "If multiple entries specify equivalent header names, only the first entry

@@ -235,7 +235,7 @@ func (g *generator) rule() (rule gatewayv1.HTTPRouteRule) {
 func (g *generator) match() (m gatewayv1.HTTPRouteMatch) {
 	if g.chance(85) {
 		m.Path = &gatewayv1.HTTPPathMatch{Type: new(pick(g, gatewayv1.PathMatchExact, gatewayv1.PathMatchPathPrefix, gatewayv1.PathMatchPathPrefix))}
-		m.Path.Value = new(pick(g, "/", "/", "/", "/a", "/a", "/a", "/a/", "/a/b", "/a/b/", "/ab", "/A", "/a.b", "/a%20b", "/a/b/c"))
+		m.Path.Value = new(pick(g, "/", "/", "/", "/a", "/a", "/a", "/a/", "/a/b", "/a/b/", "/ab", "/A", "/a.b", "/a%20b", "/a/b/c", "/%61", "/a/%62", "/a%c3%A9", "/x/%2e%2e/a"))
 		g.paths = append(g.paths, *m.Path.Value)
 		if g.chance(25) {
 			m.Path.Type = new(gatewayv1.PathMatchRegularExpression)
@@ -268,7 +268,7 @@ func (g *generator) request() reference.Request {
 	r := reference.Request{
 		Port:   g.port + pick(g, append(g.ports, 0, 1, 2, 3)...),
 		Method: pick(g, "GET", "GET", "GET", "POST", "HEAD", "OPTIONS", "PUT"),
-		Target: pick(g, "/", "/a", "/a", "/a/", "/a/b", "/a/b/", "/a/b/c", "/ab", "/abc", "/A", "/a.b", "/aXb", "/b", "/a%20b",
+		Target: pick(g, "/", "/a", "/a", "/a/", "/a/b", "/a/b/", "/a/b/c", "/ab", "/abc", "/A", "/a.b", "/aXb", "/b", "/a%20b", "/%61/b", "/a%C3%a9", "/a%c3%a9/x",
 			"/./a", "/x/../a", "/a/..", "/a/.", "/a/%2e%2E/ab", "/..", "//a", "/a//b", "/a%2Fb", "/a/b/../../a"),
 		Host: pick(g, "a.test", "a.test", "b.a.test", "x.a.test", "x.b.a.test", "c.test", "x.c.test", "z.test", "test", "example.org", "unknown.org", "xa.test"),
 	}

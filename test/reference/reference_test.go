@@ -72,6 +72,8 @@ func TestTheReferenceAgreesWithTheExamplesOfTheText(t *testing.T) {
 		"the prefix /abc does not match /abcd":   {routes: []string{"rules: [{matches: [{path: {value: /abc}}], " + toOne + "}]"}, target: "/abcd", want: []string{"404"}},
 		"the exact /abc does not match /abc/":    {routes: []string{"rules: [{matches: [{path: {type: Exact, value: /abc}}], " + toOne + "}]"}, target: "/abc/", want: []string{"404"}},
 		"the exact /abc does not match /Abc":     {routes: []string{"rules: [{matches: [{path: {type: Exact, value: /abc}}], " + toOne + "}]"}, target: "/Abc", want: []string{"404"}},
+		"an escape that is not needed":           {routes: []string{"rules: [{matches: [{path: {type: Exact, value: /%61bc/%7Ex}}], " + toOne + "}]"}, target: "/ab%63/~x", want: []string{one}},
+		"an escape in the other case":            {routes: []string{"rules: [{matches: [{path: {value: /caf%C3%a9}}], " + toOne + "}]"}, target: "/caf%c3%A9/x", want: []string{one}},
 		"/foo with version v2":                   {routes: []string{matches}, target: "/foo", headers: headers("Version: v2"), want: []string{one}},
 		"/foo without it":                        {routes: []string{matches}, target: "/foo", want: []string{"404"}},
 		"or /v2/foo":                             {routes: []string{matches}, target: "/v2/foo", want: []string{one}},

@@ -1,6 +1,10 @@
 package reference
 
-import "strings"
+import (
+	"net/url"
+	"regexp"
+	"strings"
+)
 
 // Header is one header line.
 type Header struct{ Name, Value string }
@@ -39,11 +43,25 @@ func (r Request) host() string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// path is what is matched. Choice: dot segments, plain or escaped, are resolved first (RFC
-// 3986, 5.2.4); duplicate slashes are kept, and escaped ones stay escaped.
+// path is what is matched.
 func (r Request) path() string {
 	path, _, _ := strings.Cut(r.Target, "?")
-	path = strings.NewReplacer("%2e", ".", "%2E", ".").Replace(path)
+	return resolved(path)
+}
+
+// escape is an octet that a path has escaped.
+var escape = regexp.MustCompile(`%[0-9a-fA-F]{2}`)
+
+// resolved is a path as it is compared. Choice: dot segments, plain or escaped, are
+// resolved first (RFC 3986, 5.2.4), and what needs no escape has none (RFC 3986, 6.2.2.2);
+// duplicate slashes are kept, and escaped ones stay escaped.
+func resolved(path string) string {
+	path = escape.ReplaceAllStringFunc(path, func(e string) string {
+		if plain, err := url.PathUnescape(e); err == nil && url.QueryEscape(plain) == plain {
+			return plain
+		}
+		return e
+	})
 	in, out := path, ""
 	for in != "" {
 		switch {
@@ -65,6 +83,10 @@ func (r Request) path() string {
 	}
 	return out
 }
+
+// sameCase has the digits of a path's escapes in one letter case, which does not matter
+// (RFC 3986, 6.2.2.1).
+func sameCase(path string) string { return escape.ReplaceAllStringFunc(path, strings.ToUpper) }
 
 // header is the values of a header. "When a header is repeated in an HTTP request, it is
 // implementation-specific behavior as to how this is represented." Choice: each is matched

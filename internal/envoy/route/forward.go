@@ -1,7 +1,6 @@
 package route
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
@@ -104,13 +103,16 @@ func (c PathChange) whole() string {
 // "/" in place of "/foo" would make "//bar" of "/foo/bar".
 func (c PathChange) prefix(p PathMatch) (string, *matcherv3.RegexMatchAndSubstitute) {
 	from, to := strings.TrimRight(p.Value, "/"), strings.TrimRight(c.Value, "/")
+	expression, needed := eitherCase(from)
 	switch {
 	case from == "" && to == "":
 		return "", nil
 	case from == "":
 		return to + "/", nil // "/" is what was matched
 	case to == "":
-		return "", substitute("^"+regexp.QuoteMeta(from)+"/?", "/")
+		return "", substitute("^"+expression+"/?", "/")
+	case needed:
+		return "", substitute("^"+expression, to)
 	}
 	return to, nil
 }

@@ -3,7 +3,6 @@ package route
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -121,20 +120,6 @@ func (s share) match(beside ...*routev3.HeaderMatcher) *routev3.RouteMatch {
 
 func perMillion(n uint32) *typev3.FractionalPercent {
 	return &typev3.FractionalPercent{Numerator: n, Denominator: typev3.FractionalPercent_MILLION}
-}
-
-func (p PathMatch) encode(m *routev3.RouteMatch) {
-	prefix := strings.TrimRight(p.Value, "/")
-	switch {
-	case p.Kind == PathExact:
-		m.PathSpecifier = &routev3.RouteMatch_Path{Path: p.Value}
-	case p.Kind == PathRegex:
-		m.PathSpecifier = &routev3.RouteMatch_SafeRegex{SafeRegex: wire.Regex(p.Value)}
-	case prefix == "":
-		m.PathSpecifier = &routev3.RouteMatch_Prefix{Prefix: "/"}
-	default:
-		m.PathSpecifier = &routev3.RouteMatch_PathSeparatedPrefix{PathSeparatedPrefix: prefix}
-	}
 }
 
 // answers is the routes for requests that are no preflights.

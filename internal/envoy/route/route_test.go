@@ -49,6 +49,10 @@ func goldens() map[string]Route {
 			Name: "shop/cart/0/0", Path: PathMatch{Value: "/cart"}, Backends: to("shop/cart/80"),
 			Filters: Filters{Rewrite: Rewrite{Host: "cart.example", Path: PathChange{ReplacePrefix, "/"}}},
 		},
+		"escapes": {
+			Name: "shop/cart/0/0", Path: PathMatch{Value: "/caf%C3%A9/a.b/"}, Backends: to("shop/cart/80"),
+			Filters: Filters{Rewrite: Rewrite{Path: PathChange{ReplacePrefix, "/cart"}}},
+		},
 		"mirrors": {
 			Name: "shop/cart/0/0", Backends: to("shop/cart/80"),
 			Filters: Filters{Mirrors: []Mirror{{"shop/spy/80", Million}, {"shop/next/80", 333_333}}},

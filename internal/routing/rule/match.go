@@ -9,6 +9,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"aether.io/aether/internal/envoy"
+	"aether.io/aether/internal/envoy/route"
 	"aether.io/aether/internal/routing/condition"
 )
 
@@ -51,6 +52,9 @@ func compileMatch(m *gatewayv1.HTTPRouteMatch) (envoy.Route, string) {
 			r.Path.Kind = envoy.PathRegex
 		default:
 			return r, fmt.Sprintf("path type %s is unknown", *p.Type)
+		}
+		if r.Path.Kind != envoy.PathRegex {
+			r.Path.Value = route.NormalPath(r.Path.Value)
 		}
 	}
 	for _, h := range m.Headers {
