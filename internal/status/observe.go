@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -124,7 +125,9 @@ func observeListeners(own *[]metav1.Condition, listeners map[string]*[]metav1.Co
 			}
 		}
 	}
-	if len(wanted.Live) > 0 {
+	// What is false for a reason of its own, as without an address, no proxy makes true.
+	decided := meta.IsStatusConditionFalse(*own, programmed)
+	if len(wanted.Live) > 0 && !decided {
 		setCondition(own, programmed, whole, wanted.Generation)
 	}
 }

@@ -82,3 +82,24 @@ func TestAGatewayIsProgrammedByTheListenersOfItsListenerSets(t *testing.T) {
 		}
 	})
 }
+
+// A Gateway that nothing has given an address is not programmed, though proxies run it.
+func TestWhatIsFalseForAReasonOfItsOwnStaysSo(t *testing.T) {
+	play(t, func(t *testing.T, e *edge, engine *status.Engine) {
+		s := gatewayStatus("a")
+		s.Value.(*gatewayv1.GatewayStatus).Conditions = []metav1.Condition{{
+			Type: "Programmed", Status: metav1.ConditionFalse, Reason: "AddressNotAssigned", ObservedGeneration: 1,
+		}}
+		e.set(live)
+		engine.Update([]routing.Status{s})
+		pass(time.Minute)
+		lull()
+		v := e.last(t).Status.(*gatewayv1.GatewayStatus)
+		if own := programmed(t, v.Conditions); own.Status != metav1.ConditionFalse || own.Reason != "AddressNotAssigned" {
+			t.Errorf("the Gateway: %v", own)
+		}
+		if listener := programmed(t, v.Listeners[0].Conditions); listener.Status != metav1.ConditionTrue {
+			t.Errorf("its listener: %v", listener)
+		}
+	})
+}
