@@ -146,9 +146,12 @@ cluster-load: $(CLUSTER) ## load images into it (IMAGES="OCI archives")
 cluster-programs: $(CLUSTER) ## build what it is made of into the cache
 	@$(CLUSTER) programs >/dev/null
 
-.PHONY: cluster-check
-cluster-check: cluster-programs $(EMBEDDED) ## the tests of the cluster itself, which is not up
-	$(GO) test -count=1 -p 1 -tags cluster $(TESTFLAGS) ./test/cluster/...
+# The tests that need Kubernetes are in files named so. They share one network.
+CLUSTER_FILES := $(shell find . -name '*_cluster_test.go' -not -path './.build/*')
+
+.PHONY: cluster-test
+cluster-test: cluster-programs envoy $(EMBEDDED) ## the tests that need Kubernetes; no cluster may be up
+	$(GO) test -count=1 -p 1 -tags cluster $(TESTFLAGS) $(sort $(dir $(CLUSTER_FILES)))
 
 .PHONY: $(CLUSTER)
 $(CLUSTER):
