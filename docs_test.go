@@ -53,15 +53,16 @@ func TestWhatIsOurOwnIsInTheReference(t *testing.T) {
 		t.Fatal(err)
 	}
 	for source, word := range map[string]string{
-		"internal/envoy/hcm/accesslog.go":     `"([a-z_]+)": +(?:"%|c\.)`,
-		"internal/status/observe.go":          `(?m)^\t(?:Reason|Route|Mesh)\w+ += "([^"]+)"`,
-		"api/config/v1/meshconfig_types.go":   `(?m)^\tMeshConfig\w+ += "([^"]+)"`,
-		"internal/discovery/health/health.go": `(?m)^\t[A-Z]\w+ += "([A-Z]\w+)"`,
-		"internal/fleet/fleet.go":             `(?m)^\tLag\w+ += "(\w+)"`,
-		"internal/statedir/statedir.go":       `"(\w+\.sock)"`,
-		"internal/routing/backend/backend.go": `(?m)^const Reason\w+ .*= "(\w+)"`,
-		"internal/routing/report/set.go":      `(?m)^const \w+ = "([A-Z]\w+)"`,
-		"internal/inspect/pages.go":           `(?m)^\t\w+Path += "([^"]+)"`,
+		"internal/envoy/hcm/accesslog.go":      `"([a-z_]+)": +(?:"%|c\.)`,
+		"internal/status/observe.go":           `(?m)^\t(?:Reason|Route|Mesh)\w+ += "([^"]+)"`,
+		"api/config/v1/meshconfig_types.go":    `(?m)^\tMeshConfig\w+ += "([^"]+)"`,
+		"internal/discovery/health/health.go":  `(?m)^\t[A-Z]\w+ += "([A-Z]\w+)"`,
+		"internal/fleet/fleet.go":              `(?m)^\tLag\w+ += "(\w+)"`,
+		"internal/statedir/statedir.go":        `"(\w+\.sock)"`,
+		"internal/routing/backend/backend.go":  `(?m)^const Reason\w+ .*= "(\w+)"`,
+		"internal/routing/report/httproute.go": `(?m)^\t\w+ +gatewayv1\.\w+ += "(\S+)"`,
+		"internal/routing/report/set.go":       `(?m)^const \w+ = "([A-Z]\w+)"`,
+		"internal/inspect/pages.go":            `(?m)^\t\w+Path += "([^"]+)"`,
 	} {
 		code, err := os.ReadFile(source)
 		if err != nil {
