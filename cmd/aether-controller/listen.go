@@ -72,6 +72,7 @@ func (c *controller) shareTrust(ctx context.Context) error {
 	if err := c.awaitCA(ctx); err != nil {
 		return err
 	}
+	ready := time.Now()                  // before it is used, so that this is told before what comes of it
 	for first := true; ; first = false { // left when ctx is done
 		changed := c.ca.Changed()
 		roots := c.ca.Roots()
@@ -81,7 +82,7 @@ func (c *controller) shareTrust(ctx context.Context) error {
 		}
 		c.pipeline.Share(r)
 		if first {
-			c.moments.Add(time.Now(), journal.CAReady, fmt.Sprintf("CA ready, %s after the controller's start", time.Since(began).Round(time.Millisecond)), roots.Fingerprints())
+			c.moments.Add(ready, journal.CAReady, fmt.Sprintf("CA ready, %s after the controller's start", ready.Sub(began).Round(time.Millisecond)), roots.Fingerprints())
 		}
 		select {
 		case <-ctx.Done():

@@ -6,9 +6,11 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -62,11 +64,36 @@ func (d *demo) run(ctx context.Context, aetherctl, envoy, examples string) error
 			}
 			return fmt.Errorf("step %d: %w", i+1, err)
 		}
+		d.listen(ctx)
 	}
 	if d.keep {
 		d.play(ctx)
 	}
 	return nil
+}
+
+// What the command tells of a step comes a little later than what the step saw itself.
+const (
+	lull    = 300 * time.Millisecond // no line for that long: it has told all
+	longest = 10 * lull
+)
+
+// listen waits until the command has told what the step did, or for a while.
+func (d *demo) listen(ctx context.Context) {
+	told := len(d.in.Output())
+	tick := time.NewTicker(lull / 10)
+	defer tick.Stop()
+	// Exits: it has told all, or is waited for no longer.
+	for began, since := time.Now(), time.Now(); time.Since(since) < lull && time.Since(began) < longest; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if now := len(d.in.Output()); now != told {
+			told, since = now, time.Now()
+		}
+	}
 }
 
 func say(format string, args ...any) { fmt.Printf("   "+format+"\n", args...) }
@@ -175,17 +202,32 @@ func (d *demo) addHost(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	say("blog.example.com answered 200 %s after the file was renamed into place; seen until then: %v", took.Round(100*time.Microsecond), codes)
+	say("blog.example.com answered 200 %s after the file was renamed into place; answers until then: %s", took.Round(100*time.Microsecond), codes)
 	return nil
 }
 
+// answers counts answers by their status.
+type answers map[int]int
+
+func (a answers) String() string {
+	var list []string
+	for _, code := range slices.Sorted(maps.Keys(a)) {
+		times := "times"
+		if a[code] == 1 {
+			times = "time"
+		}
+		list = append(list, fmt.Sprintf("%d %d %s", code, a[code], times))
+	}
+	return strings.Join(list, ", ")
+}
+
 // newHost writes a manifest and asks until its host answers 200.
-func (d *demo) newHost(ctx context.Context, file, host, text string) (time.Duration, map[int]int, error) {
+func (d *demo) newHost(ctx context.Context, file, host, text string) (time.Duration, answers, error) {
 	at, err := d.in.Write(file, text)
 	if err != nil {
 		return 0, nil, err
 	}
-	codes := map[int]int{}
+	codes := answers{}
 	for {
 		code, _ := d.get(ctx, host)
 		took := time.Since(at)
@@ -197,7 +239,7 @@ func (d *demo) newHost(ctx context.Context, file, host, text string) (time.Durat
 			return 0, codes, fmt.Errorf("%s answered %d, want only 404 and then 200", host, code)
 		}
 		if took > patience {
-			return 0, codes, fmt.Errorf("%s does not answer 200: %v", host, codes)
+			return 0, codes, fmt.Errorf("%s does not answer 200: %s", host, codes)
 		}
 	}
 }
@@ -266,7 +308,7 @@ func (d *demo) https(ctx context.Context) error {
 
 func (d *demo) kill(ctx context.Context) error {
 	stop := make(chan struct{})
-	codes := map[int]int{}
+	codes := answers{}
 	var load sync.WaitGroup
 	load.Go(func() {
 		// Exits: stop is closed.
@@ -286,7 +328,7 @@ func (d *demo) kill(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	say("requests all the while, by status: %v", codes)
+	say("requests all the while, by status: %s", codes)
 	if len(codes) != 1 || codes[http.StatusOK] == 0 {
 		return errors.New("requests were lost")
 	}
