@@ -63,7 +63,7 @@ func (w *World) Answer(r Request) Answer {
 // candidate is one match of a rule that a request satisfies.
 type candidate struct {
 	route       *gatewayv1.HTTPRoute
-	host        string // of the route, that matched; the listener's if it names none
+	host        string // of the route, that matched; empty if it names none
 	rule, match int
 	gatewayv1.HTTPRouteMatch
 }
@@ -75,7 +75,7 @@ func (w *World) route(l listener, r Request) Answer {
 		if !w.attached(route, l) {
 			continue
 		}
-		if host, ok := matching(route, l.host(), r.host()); ok {
+		if host, ok := matching(route, r.host()); ok {
 			routes = append(routes, candidate{route: route, host: host})
 		}
 	}
@@ -108,10 +108,10 @@ func (w *World) route(l listener, r Request) Answer {
 
 // matching is the most specific host name of a route that matches a host. "A Listener with
 // `test.example.com` as the hostname matches HTTPRoutes that have either not specified any
-// hostnames, or [...]": such a route has the listener's.
-func matching(route *gatewayv1.HTTPRoute, listener, host string) (best string, ok bool) {
+// hostnames, or [...]": such a route matches, and no character of a hostname of it does.
+func matching(route *gatewayv1.HTTPRoute, host string) (best string, ok bool) {
 	if len(route.Spec.Hostnames) == 0 {
-		return listener, true
+		return "", true
 	}
 	for _, h := range route.Spec.Hostnames {
 		if covers(string(h), host) && (!ok || specificity(best, string(h)) > 0) {

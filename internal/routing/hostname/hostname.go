@@ -69,7 +69,7 @@ func CompareSpecificity(a, b string) int {
 
 // ComparePrecedence orders the names by which routes have a host, by the specification's
 // text (HTTPRouteSpec.hostnames): most "characters in a matching non-wildcard hostname",
-// then most "characters in a matching hostname".
+// then most "characters in a matching hostname". No name at all, which has none, is last.
 func ComparePrecedence(a, b string) int {
 	return cmp.Or(cmp.Compare(exact(b), exact(a)), cmp.Compare(len(b), len(a)))
 }
@@ -82,7 +82,7 @@ func exact(host string) int {
 }
 
 // Own is the name by which a route that has these has host: the one of them that is first
-// by ComparePrecedence, or host itself, which is its listener's, if it has none.
+// by ComparePrecedence, or none if it has none, whatever its listener calls the host.
 func Own(names []string, host string) string {
 	best := ""
 	for _, n := range names {
@@ -90,7 +90,7 @@ func Own(names []string, host string) string {
 			best = n
 		}
 	}
-	return cmp.Or(best, host)
+	return best
 }
 
 // Valid reports whether Envoy takes the name.

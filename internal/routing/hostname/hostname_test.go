@@ -50,7 +50,7 @@ func TestTheNameOfARouteThatIsMostPrecise(t *testing.T) {
 		host  string
 		want  string
 	}{
-		"none is the listener's":              {host: "*.example.com", want: "*.example.com"},
+		"none":                                {host: "*.example.com", want: ""},
 		"the same":                            {names: []string{"a.example.com"}, host: "a.example.com", want: "a.example.com"},
 		"a wildcard":                          {names: []string{"*.com", "b.example.com"}, host: "a.example.com", want: "*.com"},
 		"the longer wildcard":                 {names: []string{"*.com", "*.example.com"}, host: "a.example.com", want: "*.example.com"},
@@ -61,6 +61,17 @@ func TestTheNameOfARouteThatIsMostPrecise(t *testing.T) {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
+	}
+}
+
+func TestARouteThatNamesNoHostIsAfterThoseThatNameOne(t *testing.T) {
+	order := []string{"a.example.com", "a.test", "*.example.com", "*.com", ""}
+	for i, a := range order {
+		for j, b := range order {
+			if got := hostname.ComparePrecedence(a, b); (got < 0) != (i < j) || (got > 0) != (i > j) {
+				t.Errorf("ComparePrecedence(%q, %q) = %d", a, b, got)
+			}
+		}
 	}
 }
 

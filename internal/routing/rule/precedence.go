@@ -14,7 +14,7 @@ type Match struct {
 	envoy.Route
 	Created     int64    // of the HTTPRoute, Unix seconds
 	From        key.Name // the HTTPRoute
-	Hostnames   []string // of the HTTPRoute, in lower case; none: those of its listeners
+	Hostnames   []string // of the HTTPRoute, in lower case; none: any that its listeners have
 	Rule, Index int
 }
 

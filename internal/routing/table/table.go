@@ -93,7 +93,7 @@ type host struct {
 // placed is a match at a host.
 type placed struct {
 	rule.Match
-	own string // what its route calls the host: *.example.com, where the listener makes it shop.example.com
+	own string // what its route calls the host: *.example.com, where the listener makes it shop.example.com; empty: nothing
 }
 
 // compare: a route that names the host more precisely is before every other one.
