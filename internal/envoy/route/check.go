@@ -78,10 +78,8 @@ func (r Route) checkMatch() error {
 			return check.Within(fmt.Sprintf("header %q", h.Name), err)
 		}
 	}
-	if r.Method != "" {
-		if err := check.Token(r.Method); err != nil {
-			return check.Within("method", err)
-		}
+	if err := checkMethod(r.Method); err != nil {
+		return check.Within("method", err)
 	}
 	for _, q := range r.Query {
 		if err := checkCondition(q.Name, q.Value, q.Regex); err != nil {
@@ -89,6 +87,18 @@ func (r Route) checkMatch() error {
 		}
 	}
 	return nil
+}
+
+// checkMethod: no conditions on paths and headers match CONNECT, which has a matcher of its
+// own that would open a tunnel.
+func checkMethod(method string) error {
+	switch method {
+	case "":
+		return nil
+	case "CONNECT":
+		return errors.New("CONNECT opens tunnels, which there are none of")
+	}
+	return check.Token(method)
 }
 
 func (p PathMatch) check() error {

@@ -280,6 +280,7 @@ func TestWhatEnvoyWouldRefuseIsRefusedByName(t *testing.T) {
 		route Route
 		want  string // the beginning of the error, after the route's name
 	}{
+		"a method that opens a tunnel":       {Route{Name: "r", Method: "CONNECT"}, "method: "},
 		"a header that frames":               {request(HeaderChange{Set: []Header{{"content-length", "1"}}}), "request header: content-length: "},
 		"a header of the connection":         {request(HeaderChange{Remove: []string{"connection"}}), "request header: connection: "},
 		"the host":                           {request(HeaderChange{Remove: []string{"host"}}), "request header: host: "},
