@@ -24,7 +24,7 @@ const module = "aether.io/aether"
 // them time.Now.)
 var purePackages = []string{
 	"internal/envoy", "internal/fleet", "internal/meshconfig", "internal/object", "internal/resource",
-	"internal/routing", "internal/scope", "internal/snapshot", "internal/spiffeid", "internal/watermark",
+	"internal/routing", "internal/scope", "internal/snapshot", "internal/spelling", "internal/spiffeid", "internal/watermark",
 }
 
 // engines do one thing each, by themselves, and know nothing of each other: only

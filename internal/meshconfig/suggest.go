@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	configv1 "aether.io/aether/api/config/v1"
+	"aether.io/aether/internal/spelling"
 )
 
 // Suggest finds the known field that an unknown path most likely stands for
@@ -15,7 +16,7 @@ func Suggest(unknown string) (known string, ok bool) {
 	best := 0
 	for _, candidate := range Fields() {
 		// The path may be misspelt, or the right name in the wrong place.
-		d := min(distance(unknown, candidate), 1+distance(last(unknown), last(candidate)))
+		d := min(spelling.Distance(unknown, candidate), 1+spelling.Distance(last(unknown), last(candidate)))
 		if d > 1+len(last(candidate))/4 {
 			continue
 		}
@@ -46,27 +47,3 @@ func fields(prefix string, md protoreflect.MessageDescriptor) []string {
 }
 
 func last(path string) string { return path[strings.LastIndex(path, ".")+1:] }
-
-// distance is the number of bytes to insert, delete or replace between a and b, letter
-// case apart. Long input is compared by its first 128 bytes.
-func distance(a, b string) int {
-	const limit = 128
-	a, b = strings.ToLower(a[:min(len(a), limit)]), strings.ToLower(b[:min(len(b), limit)])
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
-}
