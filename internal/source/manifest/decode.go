@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -84,8 +85,52 @@ func (r *reading) addErrors(errs field.ErrorList) {
 		if path == "<nil>" {
 			path = ""
 		}
-		r.add(Refused, path, e.ErrorBody())
+		r.add(Refused, path, r.explain(e))
 	}
+}
+
+// quoteIt is said of a value that YAML takes for something else than text: y, 1.0, null.
+const quoteIt = ": put quotes around it"
+
+// explain says what is wrong with a field: without its path, which is told with it, and with
+// its value where the definitions' validator has only the value's type.
+func (r *reading) explain(e *field.Error) string {
+	about := *e
+	about.Detail = strings.TrimPrefix(e.Detail, e.Field+" in body ")
+	want, _, isType := strings.Cut(about.Detail, ": ")
+	if e.Type != field.ErrorTypeTypeInvalid || !isType || !strings.HasPrefix(want, "must be of type ") {
+		return about.ErrorBody()
+	}
+	value, known := valueAt(r.doc.content, steps(e.Field))
+	shown := show(value)
+	if !known || shown == "" {
+		return fmt.Sprintf("%s, not %v", want, e.BadValue)
+	}
+	text := want + ", not " + shown
+	switch value.(type) {
+	case string, map[string]any, []any, nil:
+	default:
+		if want == "must be of type string" {
+			text += quoteIt
+		}
+	}
+	return text
+}
+
+// unknown is a finding of a field that is not known.
+func (r *reading) unknown(s Severity, path string) {
+	message := "is not known"
+	if s == Warning {
+		message += " and has no effect"
+	}
+	if field := meant(reflect.TypeOf(r.kind.make()), path); field != "" {
+		message += "; did you mean " + field
+		if value, is := valueAt(r.doc.content, steps(field)); is && !r.refused() && show(value) != "" {
+			message += ", which is " + show(value) + " now"
+		}
+		message += "?"
+	}
+	r.add(s, path, message)
 }
 
 func (r *reading) refused() bool {
@@ -165,14 +210,14 @@ func (r *reading) custom(ctx context.Context, old *Document) {
 	}
 	unknown, errs := r.decoder.crds.Admit(ctx, u, before)
 	delete(u.Object, "metadata")
-	severity, message := Warning, "is not known and is dropped"
+	severity := Warning
 	if r.kind.name == object.GatewayParameters { // a typo there would change how a proxy is run
-		severity, message = Refused, "is not known"
-	}
-	for _, path := range unknown {
-		r.add(severity, path, message)
+		severity = Refused
 	}
 	r.addErrors(errs)
+	for _, path := range unknown {
+		r.unknown(severity, path)
+	}
 	if r.refused() {
 		return
 	}
@@ -251,14 +296,14 @@ func (r *reading) into(fields map[string]any, out any, unknown Severity, at stri
 		if f, ok := errors.AsType[kjson.FieldError](e); ok {
 			path = strings.TrimPrefix(at+"."+f.FieldPath(), ".")
 		}
-		message := "is not known"
-		if unknown == Warning {
-			message += " and is dropped"
-		}
-		r.add(unknown, path, message)
+		r.unknown(unknown, path)
 	}
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		r.add(Refused, strings.TrimPrefix(at+"."+wrong.Field, "."), fmt.Sprintf("want %s, got %s", wrong.Type, wrong.Value))
+		message := fmt.Sprintf("want %s, got %s", wrong.Type, wrong.Value)
+		if wrong.Type.Kind() == reflect.String && (wrong.Value == "bool" || strings.HasPrefix(wrong.Value, "number")) {
+			message += quoteIt
+		}
+		r.add(Refused, strings.TrimPrefix(at+"."+wrong.Field, "."), message)
 		return
 	}
 	if err != nil {

@@ -161,6 +161,8 @@ func TestDocumentsThatAreNoObject(t *testing.T) {
 	}
 }
 
+const route = "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: a}\n"
+
 func TestDecodeFindings(t *testing.T) {
 	cases := map[string]struct {
 		in   string
@@ -168,19 +170,52 @@ func TestDecodeFindings(t *testing.T) {
 	}{
 		"a misspelt field of a core type": {
 			"apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {prots: [], ports: [{port: 80, tragetPort: 1}]}",
-			[]string{"Refused spec.ports[0].tragetPort: is not known", "Refused spec.prots: is not known"},
+			[]string{"Refused spec.ports[0].tragetPort: is not known; did you mean spec.ports[0].targetPort?", "Refused spec.prots: is not known; did you mean spec.ports?"},
 		},
 		"a misspelt field of the metadata": {
 			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, lables: {}}",
-			[]string{"Warning metadata.lables: is not known and is dropped"},
+			[]string{"Warning metadata.lables: is not known and has no effect; did you mean metadata.labels?"},
 		},
 		"a misspelt field of a route": {
 			"apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: a}\nspec: {hostname: [a.example]}",
-			[]string{"Warning spec.hostname: is not known and is dropped"},
+			[]string{"Warning spec.hostname: is not known and has no effect; did you mean spec.hostnames?"},
+		},
+		"a misspelt field that has a default": {
+			route + "spec: {rules: [{backendRefs: [{name: a, port: 80, wieght: 90}]}]}",
+			[]string{"Warning spec.rules[0].backendRefs[0].wieght: is not known and has no effect; did you mean spec.rules[0].backendRefs[0].weight, which is 1 now?"},
+		},
+		"a field that nothing is like": {
+			route + "spec: {banana: 1}",
+			[]string{"Warning spec.banana: is not known and has no effect"},
+		},
+		"a field of another channel": {
+			route + "spec: {rules: [{retry: {attempts: 1}}]}",
+			[]string{"Warning spec.rules[0].retry: is not known and has no effect"},
+		},
+		"values of the wrong type, each": {
+			route + "spec: {hostnames: [7], rules: [{name: y, backendRefs: [{name: true, port: 80, weight: ten}, {name: a, port: [80]}]}]}",
+			[]string{
+				`Refused spec.hostnames[0]: must be of type string, not 7: put quotes around it`,
+				`Refused spec.rules[0].backendRefs[0].name: must be of type string, not true: put quotes around it`,
+				`Refused spec.rules[0].backendRefs[0].weight: must be of type integer, not "ten"`,
+				`Refused spec.rules[0].backendRefs[1].port: must be of type integer, not [80]`,
+				`Refused spec.rules[0].name: must be of type string, not true: put quotes around it`,
+			},
+		},
+		"rules of a definition that are broken": {
+			route + "spec: {rules: [{matches: [{path: {value: /a//b}}], timeouts: {request: 1s, backendRequest: 2s}}]}",
+			[]string{
+				`Refused spec.rules[0].matches[0].path: Invalid value: must not contain '//' when type one of ['Exact', 'PathPrefix']`,
+				`Refused spec.rules[0].timeouts: Invalid value: backendRequest timeout cannot be longer than request timeout`,
+			},
+		},
+		"a value out of the bounds of a definition": {
+			route + "spec: {rules: [{backendRefs: [{name: a, port: 70000}]}]}",
+			[]string{`Refused spec.rules[0].backendRefs[0].port: Invalid value: 70000: should be less than or equal to 65535`},
 		},
 		"a misspelt field of GatewayParameters": {
 			"apiVersion: config.aether.io/v1\nkind: GatewayParameters\nmetadata: {name: a}\nspec: {drainSecond: 1}",
-			[]string{"Refused spec.drainSecond: is not known"},
+			[]string{"Refused spec.drainSecond: is not known; did you mean spec.drainSeconds?"},
 		},
 		"a misspelt field of a MeshConfig": {
 			"apiVersion: config.aether.io/v1\nkind: MeshConfig\nmetadata: {name: default}\nspec: {proxy: {accessLogEnabled: true}}",
@@ -216,7 +251,7 @@ func TestDecodeFindings(t *testing.T) {
 		},
 		"a label of the wrong type": {
 			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, labels: {a: 1}}",
-			[]string{"Refused metadata.labels: want string, got number"},
+			[]string{"Refused metadata.labels: want string, got number: put quotes around it"},
 		},
 		"a field of the wrong type": {
 			"apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {ports: [{port: eighty}]}",
