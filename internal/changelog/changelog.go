@@ -82,7 +82,7 @@ func (l *Log) Record(b pipeline.Batch, d routing.Delta) {
 			delete(l.candidates, c.Key)
 		}
 		name := c.Key.String()
-		if c.Object == nil && c.Refused != "" { // and there was none before
+		if c.Implied || c.Object == nil && c.Refused != "" { // nobody wrote it, or there was none before
 			continue
 		}
 		if c.Object == nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"aether.io/aether/internal/changelog"
@@ -263,6 +264,17 @@ func TestWhatIsRefusedAndWasNeverThereIsNoChange(t *testing.T) {
 	b.Changes = []object.Change{{Key: web, Refused: "is odd"}}
 	l.Record(b, routing.Delta{Statuses: []routing.Status{{}}})
 	if got := j.Since(0); len(got) > 0 {
+		t.Errorf("told %v", got)
+	}
+}
+
+func TestWhatNobodyWroteIsNotNamed(t *testing.T) {
+	var j journal.Journal
+	l := changelog.New(&proxies{}, &j, time.Now)
+	b := batch(web)
+	b.Changes = append(b.Changes, object.Change{Key: object.Key{Kind: object.Namespace, Name: "default"}, Object: &corev1.Namespace{}, Implied: true})
+	l.Record(b, routing.Delta{})
+	if got := j.Since(0); len(got) != 1 || got[0].Message != "HTTPRoute/default/web: no resource changes" {
 		t.Errorf("told %v", got)
 	}
 }

@@ -92,4 +92,7 @@ type Change struct {
 	// and the last version that was stays in effect, if there ever was one. Empty: Object
 	// is what is written.
 	Refused string
+	// Implied says that nobody wrote, or took away, the object: it is there, or was, because
+	// others are in it.
+	Implied bool
 }

@@ -265,7 +265,7 @@ func (f *following) next(ctx context.Context) (batch *Batch, wait time.Duration,
 func (f *following) emit(replacements []replaced, now time.Time) []object.Change {
 	changes := make([]object.Change, 0, len(replacements))
 	for _, r := range replacements {
-		changes = append(changes, object.Change{Key: r.key, Refused: r.refused})
+		changes = append(changes, object.Change{Key: r.key, Refused: r.refused, Implied: r.implied()})
 	}
 	slices.SortFunc(changes, compareChanges(f.rank)) // so that positions follow the order too
 	versions := make(map[object.Key]*version, len(replacements))
@@ -353,12 +353,12 @@ func (f *following) reviewFaults(faults map[string]error, now time.Time) bool {
 	changed := false
 	for path := range f.index.problems {
 		if folder, ok := strings.CutSuffix(path, "/"); ok && faults[folder] == nil {
-			changed = setProblems(f.index.problems, path, nil, now) || changed
+			changed = setProblems(f.index.problems, path, nil, nil, now) || changed
 		}
 	}
 	for folder, err := range faults {
 		p := Problem{Severity: Refused, File: folder, Message: fmt.Sprintf("%v; what was last read from it stays in effect", err)}
-		changed = setProblems(f.index.problems, folder+"/", []Problem{p}, now) || changed
+		changed = setProblems(f.index.problems, folder+"/", []Problem{p}, nil, now) || changed
 	}
 	return changed
 }
@@ -376,5 +376,5 @@ func (f *following) reviewState(now time.Time) bool {
 	f.position.Claim()
 	add(f.position.Fault(), "manifests are followed, and it is tried again; until then proxies cannot tell which of two changes came later")
 	add(f.keeper.Fault(), "manifests are followed, and it is tried again; if Aether restarts before, objects have the age and the last good version of before")
-	return setProblems(f.index.problems, key, problems, now)
+	return setProblems(f.index.problems, key, problems, nil, now)
 }

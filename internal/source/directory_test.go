@@ -462,6 +462,89 @@ func TestAnInvalidObjectKeepsItsLastGoodVersionInAnotherFileToo(t *testing.T) {
 }
 
 // A generated file that is not what it should be must not drown all else.
+func TestARefusedObjectSaysWhatIsInEffectInstead(t *testing.T) {
+	r := newRig(t)
+	r.write("b.yaml", refused)
+	r.start()
+	r.problems("data: want string, got array; there is no good version of it, so it is not in effect")
+	r.write("b.yaml", configMap("a", "1"))
+	r.wantValue("a", "1")
+	r.problems()
+	r.write("b.yaml", refused)
+	r.problems("data: want string, got array; its last good version stays in effect")
+	r.write("c.yaml", configMap("a", "2"))
+	r.problems("; its last good version stays in effect", "is already in b.yaml, which comes first: what is written here has no effect")
+	r.write("a.yaml", refused)
+	r.problems("; the version in b.yaml is in effect", "; its last good version stays in effect", "is already in b.yaml")
+}
+
+func TestEachThingThatADocumentIsRefusedForIsToldUpToABound(t *testing.T) {
+	r := newRig(t).start()
+	hosts := func(n int) string { return strings.TrimSuffix(strings.Repeat("7, ", n), ", ") }
+	r.write("a.yaml", route("r", hosts(3)))
+	r.problems("spec.hostnames[0]: must be of type string, not 7", "spec.hostnames[1]: ", "spec.hostnames[2]: must be of type string, not 7: put quotes around it; there is no good version")
+	r.write("a.yaml", route("r", hosts(maxFindings+5)))
+	want := slices.Repeat([]string{"must be of type string"}, maxFindings)
+	want[maxFindings-1] = "put quotes around it; and 5 more; there is no good version"
+	r.problems(want...)
+}
+
+func TestAProblemIsToldAnewWithEachEditOfItsObject(t *testing.T) {
+	r := newRig(t)
+	r.write("a.yaml", configMap("a", "1"))
+	r.write("b.yaml", configMap("a", "2"), configMap("b", "1"))
+	r.start()
+	r.problems("b.yaml document 1 ConfigMap/default/a: is already in a.yaml")
+	r.write("b.yaml", configMap("a", "3"), configMap("b", "1"))
+	before := len(r.all)
+	r.until("a batch of an edit without effect", func() bool { return len(r.all) > before })
+	if len(r.last.Changes) != 0 || len(r.last.Problems) != 1 {
+		t.Errorf("changes %v, problems %v", r.last.Changes, r.last.Problems)
+	}
+}
+
+func TestAProblemHasTheTimeOfTheLastEditOfItsObject(t *testing.T) {
+	all, first, later := map[string][]Problem{}, time.Unix(1, 0), time.Unix(2, 0)
+	list := func() []Problem { return []Problem{{Object: "a", Message: "x"}, {Object: "b", Message: "x"}} }
+	setProblems(all, "f", list(), nil, first)
+	if setProblems(all, "f", list(), nil, later) {
+		t.Error("the same problems are a change")
+	}
+	if !setProblems(all, "f", list(), map[string]bool{"b": true}, later) || !all["f"][0].Since.Equal(first) || !all["f"][1].Since.Equal(later) {
+		t.Errorf("problems %v, want the second since later", all["f"])
+	}
+}
+
+func TestANamespaceThatNobodyWroteIsImplied(t *testing.T) {
+	r := newRig(t).start()
+	namespace := func() (implied, known bool) {
+		for _, c := range r.last.Changes {
+			if c.Key == defaultNS {
+				return c.Implied, true
+			}
+		}
+		return false, false
+	}
+	expect := func(want bool, what string) {
+		t.Helper()
+		if implied, known := namespace(); !known || implied != want {
+			t.Errorf("%s: implied %v, known %v", what, implied, known)
+		}
+	}
+	r.write("a.yaml", configMap("a", "1"))
+	r.wantValue("a", "1")
+	expect(true, "with its first object")
+	r.write("n.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: default, labels: {x: z}}")
+	r.until("it is written", func() bool { return r.objects[defaultNS].GetLabels()["x"] == "z" })
+	expect(false, "written")
+	r.remove("n.yaml")
+	r.until("it is not written", func() bool { return r.objects[defaultNS].GetLabels()["x"] == "" })
+	expect(false, "not written any more")
+	r.remove("a.yaml")
+	r.want()
+	expect(true, "with its last object")
+}
+
 func TestTheProblemsOfOneFileAreBounded(t *testing.T) {
 	r := newRig(t)
 	r.start()

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"maps"
@@ -48,6 +49,7 @@ type claim struct {
 	raw      []byte // as it is written
 	findings []manifest.Finding
 	good     *version // the newest admitted version, nil if there never was one
+	fresh    bool     // it was written since its problems were told last
 }
 
 // version is one admitted version of an object.
@@ -57,6 +59,7 @@ type version struct {
 	whole   [sha256.Size]byte
 	raw     []byte
 	shared  bool // object has left the source
+	implied bool // nobody wrote it
 }
 
 // loaded is a file as it was just read and parsed, before it is taken over.
@@ -185,6 +188,7 @@ func (f *file) read(l loaded) (claims []*claim, loose []Problem, incomplete bool
 		if same := l.reuse[i]; same != nil {
 			c.findings, c.good = same.findings, same.good
 		} else {
+			c.fresh = true
 			a := l.admitted[i]
 			c.findings = a.Findings
 			if a.Object != nil {
@@ -301,7 +305,7 @@ func implied(name string) *version {
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: string(object.Namespace)},
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelMetadataName: name}},
 	}
-	return &version{object: ns, content: sha256.Sum256([]byte(`{"kind":"Namespace"}`)), whole: sha256.Sum256([]byte("implied"))}
+	return &version{object: ns, content: sha256.Sum256([]byte(`{"kind":"Namespace"}`)), whole: sha256.Sum256([]byte("implied")), implied: true}
 }
 
 // refusal is why what is written of an object is not in effect; empty if it is. It is said
@@ -329,6 +333,11 @@ type replaced struct {
 	key         object.Key
 	before, now *version
 	refused     string
+}
+
+// implied reports whether no manifest says, or said, that there is such an object.
+func (r replaced) implied() bool {
+	return r.refused == "" && (r.before == nil || r.before.implied) && (r.now == nil || r.now.implied)
 }
 
 // settle puts into effect what was touched, and says what that changed.
@@ -382,16 +391,22 @@ func (x *index) review(t *touched, now time.Time) bool {
 	changed := false
 	for path := range t.files {
 		var problems []Problem
+		fresh := map[string]bool{}
 		if f := x.files[path]; f != nil {
 			problems = x.ofFile(f)
+			for _, c := range f.claims {
+				fresh[c.key.String()] = c.fresh
+				c.fresh = false
+			}
 		}
-		changed = setProblems(x.problems, path, problems, now) || changed
+		changed = setProblems(x.problems, path, problems, fresh, now) || changed
 	}
 	return changed
 }
 
-// setProblems replaces the problems of one file; those that it had before keep their time.
-func setProblems(all map[string][]Problem, path string, problems []Problem, now time.Time) bool {
+// setProblems replaces the problems of one file. Those that it had before keep their time,
+// unless they are of an object that is written anew.
+func setProblems(all map[string][]Problem, path string, problems []Problem, fresh map[string]bool, now time.Time) bool {
 	before := make(map[Problem]time.Time, len(all[path])) // without their times
 	for _, p := range all[path] {
 		since := p.Since
@@ -403,7 +418,7 @@ func setProblems(all map[string][]Problem, path string, problems []Problem, now 
 	changed := len(all[path]) != len(problems)
 	for i := range problems {
 		since, known := before[problems[i]]
-		if !known {
+		if !known || fresh[problems[i].Object] {
 			changed = true
 			since = now
 		}
@@ -447,18 +462,54 @@ func (x *index) ofFile(f *file) []Problem {
 		return []Problem{{Severity: Refused, File: f.path, Document: f.doc, Message: message}}
 	}
 	for _, c := range f.claims {
-		refused := false
-		for _, finding := range c.findings {
-			refused = refused || finding.Severity == Refused
+		for _, finding := range x.ofClaim(c) {
 			out = append(out, problem(f.path, c.number, c.key.String(), finding))
-		}
-		if owner := x.owner(c.key); owner != nil && owner != c && !refused && !f.fading {
-			out = append(out, problem(f.path, c.number, c.key.String(), manifest.Finding{
-				Severity: Refused, Message: fmt.Sprintf("is already in %s, which comes first", owner.file.path),
-			}))
 		}
 	}
 	return out
+}
+
+// maxFindings is for how many reasons one document is told to be refused.
+const maxFindings = 10
+
+// ofClaim is what there is to say of a claim. The last of the reasons for which it is
+// refused, in the order in which they are told, says what is in effect instead.
+func (x *index) ofClaim(c *claim) []manifest.Finding {
+	var refused, rest []manifest.Finding
+	for _, finding := range c.findings {
+		if finding.Severity == Refused {
+			refused = append(refused, finding)
+		} else {
+			rest = append(rest, finding)
+		}
+	}
+	owner := x.owner(c.key)
+	if len(refused) == 0 {
+		if owner != nil && owner != c && !c.file.fading {
+			rest = append(rest, manifest.Finding{
+				Severity: Refused, Message: fmt.Sprintf("is already in %s, which comes first: what is written here has no effect", owner.file.path),
+			})
+		}
+		return rest
+	}
+	slices.SortFunc(refused, func(a, b manifest.Finding) int {
+		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Message, b.Message))
+	})
+	more := len(refused) - maxFindings
+	refused = refused[:min(len(refused), maxFindings)]
+	last := &refused[len(refused)-1].Message
+	if more > 0 {
+		*last += fmt.Sprintf("; and %d more", more)
+	}
+	switch owner {
+	case nil:
+		*last += "; there is no good version of it, so it is not in effect"
+	case c:
+		*last += "; its last good version stays in effect"
+	default:
+		*last += fmt.Sprintf("; the version in %s is in effect", owner.file.path)
+	}
+	return append(rest, refused...)
 }
 
 func problem(path string, number int, key string, f manifest.Finding) Problem {

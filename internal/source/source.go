@@ -46,7 +46,7 @@ type Problem struct {
 	Object   string    `json:"object,omitempty"`   // Kind/namespace/name, if known
 	Path     string    `json:"path,omitempty"`     // of the field, if known
 	Message  string    `json:"message"`
-	Since    time.Time `json:"since"` // when it was first seen by this process
+	Since    time.Time `json:"since"` // when this process first saw it of what is written; an object that is written anew has it anew
 }
 
 // String is the problem in one line, without Since.
