@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -37,17 +36,18 @@ type problems struct {
 func (p *problems) set(list []source.Problem) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	known := map[string]bool{}
+	known := map[told]bool{}
 	for _, old := range p.manifest {
-		known[old.String()] = true
+		known[told{old.String(), old.Since}] = true
 	}
-	var unread []source.Problem
+	var fresh, unread []source.Problem
 	for _, now := range list {
 		switch {
-		case known[now.String()]:
+		case known[told{now.String(), now.Since}]:
 		case now.Severity == source.Ignored:
 			unread = append(unread, now)
 		default:
+			fresh = append(fresh, now)
 			p.moments.Add(time.Now(), journal.Problem, now.String(), now)
 			p.log.Warn("problem with a manifest", logkey.File, now.File, logkey.Object, now.Object, logkey.Path, now.Path, logkey.Reason, now.Message)
 		}
@@ -56,36 +56,36 @@ func (p *problems) set(list []source.Problem) {
 		p.moments.Add(time.Now(), journal.Unread, notRead(unread), unread)
 		p.log.Info("documents are not read", logkey.Count, len(unread), logkey.File, unread[0].File, logkey.Reason, unread[0].Message)
 	}
-	for _, file := range mended(p.manifest, list) {
-		text := "is read again"
-		if _, err := os.Lstat(filepath.Join(p.dir, file)); errors.Is(err, fs.ErrNotExist) {
-			text = "is gone, and what was wrong with it"
+	for _, gone := range mended(p.manifest, list, fresh) {
+		text := gone.String()
+		if p.isGone(gone.file) {
+			if gone.about != "" { // the file is told of
+				continue
+			}
+			text = gone.name() + " is gone, and what was wrong with it"
 		}
-		if file == "" {
-			file = "the directory"
-		}
-		p.moments.Add(time.Now(), journal.Mended, file+" "+text, nil)
-		p.log.Info("nothing is wrong with a manifest any more", logkey.File, file)
+		p.moments.Add(time.Now(), journal.Mended, text, nil)
+		p.log.Info("nothing is wrong with a manifest any more", logkey.File, gone.file, logkey.Reason, text)
 	}
 	p.manifest = list
 }
 
-// mended lists the files of which something was refused, and is no more. That what is read
-// differs from what is in effect already is told with the change, if it does.
-func mended(before, now []source.Problem) []string {
-	refused := func(list []source.Problem) map[string]bool {
-		out := map[string]bool{}
-		for _, p := range list {
-			if p.Severity == source.Refused {
-				out[p.File] = true
-			}
-		}
-		return out
+// isGone reports whether a file is not there any more. That of an object in no file is.
+func (p *problems) isGone(file string) bool {
+	if file == "" {
+		return false
 	}
-	still := refused(now)
-	files := refused(before)
-	maps.DeleteFunc(files, func(file string, _ bool) bool { return still[file] })
-	return slices.Sorted(maps.Keys(files))
+	if !filepath.IsAbs(file) {
+		file = filepath.Join(p.dir, file)
+	}
+	_, err := os.Lstat(file)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// told is a problem that was told: written anew, it is told anew.
+type told struct {
+	line  string
+	since time.Time
 }
 
 // notRead names documents that are none of ours.

@@ -84,8 +84,52 @@ func TestAFileThatWasRefusedIsToldToBeReadAgain(t *testing.T) {
 		"mended the directory is read again",
 		"mended gone.yaml is gone, and what was wrong with it",
 		"mended mended.yaml is read again",
+		"mended warned.yaml: nothing is wrong with it any more",
 	}
 	if got := p.kinds()[before:]; !slices.Equal(got, want) {
 		t.Errorf("told %q, want %q", got, want)
+	}
+}
+
+func TestWhatWasToldIsTakenBackWhenItIsMended(t *testing.T) {
+	const file = "shop.yaml"
+	about := func(s source.Severity, object, path string) source.Problem {
+		return source.Problem{Severity: s, File: file, Document: 1, Object: object, Path: path, Message: "x"}
+	}
+	again := func(p source.Problem) source.Problem { p.Since = p.Since.Add(1); return p }
+	warning, other := about(source.Warning, "HTTPRoute/default/a", "spec.x"), about(source.Warning, "HTTPRoute/default/b", "spec.x")
+	refused, second := about(source.Refused, "HTTPRoute/default/a", "spec.y"), about(source.Refused, "HTTPRoute/default/a", "spec.z")
+	unreadable := source.Problem{Severity: source.Refused, File: file, Message: "cannot be read"}
+	type list = []source.Problem
+	for name, c := range map[string]struct {
+		before, now list
+		want        []string
+	}{
+		"a file's only warning":                 {list{warning}, nil, []string{"mended shop.yaml: nothing is wrong with it any more"}},
+		"one object's warning of several":       {list{warning, other}, list{other}, []string{"mended shop.yaml HTTPRoute/default/a: nothing is wrong with it any more"}},
+		"one refused field of two":              {list{refused, second}, list{second}, []string{"mended shop.yaml HTTPRoute/default/a: spec.y is mended"}},
+		"what was refused, with a warning left": {list{refused, warning}, list{warning}, []string{"mended shop.yaml is read again"}},
+		"nothing, if an edit leaves it":         {list{refused}, list{again(refused)}, []string{"problem " + refused.String()}},
+		"nothing, if something else hides it":   {list{warning}, list{refused}, []string{"problem " + refused.String()}},
+		"nothing, if the file cannot be read":   {list{warning, refused}, list{unreadable}, []string{"problem shop.yaml: cannot be read"}},
+		"an object that is in no file": {
+			list{{Severity: source.Refused, Object: "Secret/default/s", Message: "x"}},
+			nil,
+			[]string{"mended Secret/default/s: nothing is wrong with it any more"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newProblems()
+			p.dir = t.TempDir()
+			if err := os.WriteFile(filepath.Join(p.dir, file), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			p.set(c.before)
+			before := len(p.kinds())
+			p.set(c.now)
+			if got := p.kinds()[before:]; !slices.Equal(got, c.want) {
+				t.Errorf("told %q, want %q", got, c.want)
+			}
+		})
 	}
 }
