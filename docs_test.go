@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -80,10 +81,10 @@ func TestWhatIsOurOwnIsInTheReference(t *testing.T) {
 	}
 }
 
-// Links between documents are relative paths that must lead somewhere.
+// Links between documents are relative paths that must lead somewhere, to a heading if they name one.
 func TestLinksBetweenDocumentsLead(t *testing.T) {
-	link := regexp.MustCompile(`\]\(([^)#]+)(#[^)]*)?\)`)
-	for _, pattern := range []string{"*.md", "docs/*/*.md"} {
+	link := regexp.MustCompile(`\]\(([^)#]*)(?:#([^)]*))?\)`)
+	for _, pattern := range []string{"*.md", "docs/*/*.md", "examples/*.md"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
@@ -97,10 +98,31 @@ func TestLinksBetweenDocumentsLead(t *testing.T) {
 				if strings.Contains(m[1], "://") {
 					continue
 				}
-				if _, err := os.Stat(filepath.Join(filepath.Dir(file), m[1])); err != nil {
+				target := file
+				if m[1] != "" {
+					target = filepath.Join(filepath.Dir(file), m[1])
+				}
+				if _, err := os.Stat(target); err != nil {
 					t.Errorf("%s links to %s, which is not there", file, m[1])
+				} else if m[2] != "" && !slices.Contains(anchors(t, target), m[2]) {
+					t.Errorf("%s links to %s, which has no heading %s", file, target, m[2])
 				}
 			}
 		}
 	}
+}
+
+// anchors are the names of a page's headings in links.
+func anchors(t *testing.T, page string) []string {
+	t.Helper()
+	data, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(string(data), -1) {
+		plain := regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(m[1]), "")
+		out = append(out, strings.ReplaceAll(plain, " ", "-"))
+	}
+	return out
 }
