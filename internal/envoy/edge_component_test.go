@@ -328,6 +328,63 @@ func TestBodiesStreamBothWaysWithTrailers(t *testing.T) {
 	}
 }
 
+// What a backend sees that puts trailers among the headers is what the proxy lets through.
+func TestTrailersSayNothingThatOnlyHeadersMay(t *testing.T) {
+	r := newRig(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := make(chan http.Header, 1)
+	s := &http.Server{ReadHeaderTimeout: patience, Handler: http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
+		_, _ = io.Copy(io.Discard, q.Body)
+		seen <- q.Trailer
+	})}
+	done := make(chan struct{})
+	go func() { defer close(done); _ = s.Serve(l) }()
+	t.Cleanup(func() { _ = s.Close(); <-done })
+	address := envoy.Address{IP: "127.0.0.1", Port: uint32(l.Addr().(*net.TCPAddr).Port)}
+	r.serve(t, append([]model{envoy.Runtime{}}, cluster("ns/trailers/80", envoy.HTTP1, address)...)...)
+	await(t, "cluster", func() bool { return strings.Contains(r.get("/clusters"), "ns/trailers/80::127") }, func() string { return r.get("/clusters") })
+	for _, perHost := range []bool{false, true} {
+		port, name := freePort(t), fmt.Sprintf("ns/gw/%v", perHost)
+		r.serve(t, append(scopes(name, perHost, []envoy.VirtualHost{{Host: "*", Routes: []envoy.Route{{Name: "ns/e/0/0", Backends: to("ns/trailers/80")}}}}),
+			envoy.Listener{Name: name, Address: "127.0.0.1", Port: port, Chains: []envoy.Chain{{Name: name, PerHost: perHost}}})...)
+		r.awaitListener(t, port)
+		raw := "POST / HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n1\r\na\r\n0\r\nX-Sum: 1\r\n"
+		for _, name := range []string{
+			"X-Forwarded-For", "x-forwarded-proto", "X-Forwarded-Unheard-Of", "Forwarded", "X-Real-IP", "X-Envoy-Internal", "x-envoy-unheard-of",
+			"X-Aether-Scope", "Host", "Content-Length", "Transfer-Encoding", "Connection", "Keep-Alive", "TE", "Upgrade", "Trailer", "X_Forwarded_For",
+		} {
+			raw += name + ": 1\r\n"
+		}
+		if got := exchange(t, port, raw+"\r\n"); len(got) != 1 || got[0] != 200 {
+			t.Fatalf("answered with %v", got)
+		}
+		if got := <-seen; len(got) != 1 || got.Get("X-Sum") != "1" {
+			t.Errorf("per host %v: the backend saw %v", perHost, got)
+		}
+	}
+}
+
+func TestUpgradesToWhatIsNotKnownAreIgnored(t *testing.T) {
+	f := serveFiltered(t, envoy.Route{Name: "ns/r/0/0", Backends: to("ns/a/80")})
+	for _, upgrade := range []string{"foo/2", "h2c", "TLS/1.0, HTTP/1.1", "websockets", "websocket/13", "Web"} {
+		f.every(t, "GET /x", []string{"Upgrade: " + upgrade, "Connection: upgrade"}, func(t *testing.T, _ string, a answer) {
+			if a.Status != 200 || a.Seen.Header.Get("Upgrade") != "" {
+				t.Errorf("%s: %d, the backend saw Upgrade: %q", upgrade, a.Status, a.Seen.Header.Get("Upgrade"))
+			}
+		})
+	}
+	for _, upgrade := range []string{"websocket", "WebSocket", "foo, websocket", "websocket, foo/1"} {
+		f.every(t, "GET /up", []string{"Upgrade: " + upgrade, "Connection: upgrade"}, func(t *testing.T, _ string, a answer) {
+			if a.Status != 101 {
+				t.Errorf("%s: %d", upgrade, a.Status)
+			}
+		})
+	}
+}
+
 func TestAListenerHoldsNoMoreConnectionsThanItsLimit(t *testing.T) {
 	r := newRig(t)
 	port := everything(t, r, envoy.Listener{}, envoy.Chain{})

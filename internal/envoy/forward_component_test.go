@@ -22,7 +22,7 @@ import (
 var forwarded = []string{
 	"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Port", "X-Forwarded-Prefix",
 	"X-Forwarded-Client-Cert", "Forwarded", "X-Real-Ip", "X-Aether-Scope", "X-Envoy-External-Address",
-	"X-Envoy-Original-Path", "X-Envoy-Decorator-Operation",
+	"X-Envoy-Original-Path", "X-Envoy-Decorator-Operation", "X-Envoy-Internal", "X-Envoy-Unheard-Of",
 }
 
 func told(a answer) map[string]string {
@@ -66,7 +66,7 @@ func TestForwardingHeadersCannotBeForged(t *testing.T) {
 		"X-Forwarded-For: 6.6.6.6, 7.7.7.7", "X-Forwarded-Proto: https", "X-Forwarded-Host: evil.example", "X-Forwarded-Port: 1",
 		"X-Forwarded-Prefix: /evil", "Forwarded: for=6.6.6.6", "X-Real-IP: 6.6.6.6", "X-Forwarded-Client-Cert: URI=spiffe://evil",
 		"X-Aether-Scope: other|*", "X-Envoy-External-Address: 6.6.6.6", "X-Envoy-Original-Path: /evil",
-		"X-Envoy-Decorator-Operation: evil",
+		"X-Envoy-Decorator-Operation: evil", "X-Envoy-Internal: true", "X-Envoy-Unheard-Of: evil",
 	}
 	own := map[string]string{"X-Forwarded-For": "127.0.0.1", "X-Forwarded-Proto": "http", "X-Forwarded-Host": "a.example", "X-Forwarded-Port": "80"}
 	for _, perHost := range []bool{false, true} {
@@ -78,7 +78,7 @@ func TestForwardingHeadersCannotBeForged(t *testing.T) {
 		}{
 			"nobody is trusted, nothing is said": {want: own},
 			"nobody is trusted, all is forged":   {send: forgery, want: own},
-			"one hop is trusted and says all of it": {hops: 1, send: forgery[:4], want: map[string]string{
+			"one hop is trusted and says all of it": {hops: 1, send: append(forgery[8:], forgery[:4]...), want: map[string]string{
 				"X-Forwarded-For": "6.6.6.6, 7.7.7.7,127.0.0.1", "X-Forwarded-Proto": "https", "X-Forwarded-Host": "evil.example", "X-Forwarded-Port": "1",
 			}},
 			"one hop is trusted and says nothing": {hops: 1, want: own},

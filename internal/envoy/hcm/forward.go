@@ -27,7 +27,7 @@ func (c Config) earlyMutation() (*corev3.TypedExtensionConfig, error) {
 	if c.PerHost {
 		key = ScopeKey(c.Table, "%REQ(:AUTHORITY)%")
 	}
-	list := []*mutationv3.HeaderMutation{set(ScopeHeader, key, overwrite)}
+	list := []*mutationv3.HeaderMutation{set(ScopeHeader, key, overwrite), removePrefix(envoyHeaders)}
 	how := ifAbsent
 	if c.TrustedHops == 0 {
 		how = overwrite
@@ -49,17 +49,25 @@ func (c Config) earlyMutation() (*corev3.TypedExtensionConfig, error) {
 	}, err
 }
 
+// envoyHeaders is how the names begin of headers by which clients could tell Envoy, or one
+// behind it, what to do. Envoy itself removes only those that it knows.
+const envoyHeaders = "x-envoy-"
+
 // forged removes what a client says of itself and of proxies that are not there.
 func forged() []*mutationv3.HeaderMutation {
-	list := []*mutationv3.HeaderMutation{{Action: &mutationv3.HeaderMutation_RemoveOnMatch_{
+	return []*mutationv3.HeaderMutation{removePrefix("x-forwarded-"), remove("forwarded"), remove("x-real-ip")}
+}
+
+func remove(name string) *mutationv3.HeaderMutation {
+	return &mutationv3.HeaderMutation{Action: &mutationv3.HeaderMutation_Remove{Remove: name}}
+}
+
+func removePrefix(prefix string) *mutationv3.HeaderMutation {
+	return &mutationv3.HeaderMutation{Action: &mutationv3.HeaderMutation_RemoveOnMatch_{
 		RemoveOnMatch: &mutationv3.HeaderMutation_RemoveOnMatch{KeyMatcher: &matcherv3.StringMatcher{
-			MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: "x-forwarded-"},
+			MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: prefix},
 		}},
-	}}}
-	for _, name := range []string{"forwarded", "x-real-ip"} {
-		list = append(list, &mutationv3.HeaderMutation{Action: &mutationv3.HeaderMutation_Remove{Remove: name}})
-	}
-	return list
+	}}
 }
 
 func set(name, value string, how corev3.HeaderValueOption_HeaderAppendAction) *mutationv3.HeaderMutation {

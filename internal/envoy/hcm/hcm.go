@@ -150,21 +150,23 @@ func (c Config) connectionManager() (*hcmv3.HttpConnectionManager, error) {
 			MaxHeadersCount:              wrapperspb.UInt32(maxHeaders),
 		},
 		MaxRequestHeadersKb: wrapperspb.UInt32(maxHeaderKilobytes),
-		HttpProtocolOptions: &corev3.Http1ProtocolOptions{AcceptHttp_10: true, EnableTrailers: true},
+		HttpProtocolOptions: &corev3.Http1ProtocolOptions{
+			AcceptHttp_10: true, EnableTrailers: true, IgnoreHttp_11Upgrade: otherUpgrades(),
+		},
 		Http2ProtocolOptions: &corev3.Http2ProtocolOptions{
 			MaxConcurrentStreams:        wrapperspb.UInt32(maxConcurrentStreams),
 			InitialStreamWindowSize:     wrapperspb.UInt32(initialStreamWindow),
 			InitialConnectionWindowSize: wrapperspb.UInt32(initialConnectionWindow),
 			AllowConnect:                true, // WebSocket over HTTP/2; CONNECT itself has no route
 		},
-		UpgradeConfigs:   []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
+		UpgradeConfigs:   []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: websocket}},
 		LocalReplyConfig: localReplies(),
 	}, nil
 }
 
-// nobodyInternal has Envoy strip x-envoy-* headers from every client: one with a private
-// address is no more to be trusted with them than another. An empty list would stand for
-// all private addresses, so it has one that no connection comes from.
+// nobodyInternal has Envoy take no client for one of its own, of whom it would tell backends
+// so: one with a private address is no more to be trusted than another. An empty list would
+// stand for all private addresses, so it has one that no connection comes from.
 func nobodyInternal() *hcmv3.HttpConnectionManager_InternalAddressConfig {
 	return &hcmv3.HttpConnectionManager_InternalAddressConfig{CidrRanges: []*corev3.CidrRange{
 		{AddressPrefix: "255.255.255.255", PrefixLen: wrapperspb.UInt32(32)},
@@ -191,6 +193,9 @@ func (c Config) httpFilters() ([]*hcmv3.HttpFilter, error) {
 		if err := add(MissFilter, &luav3.Lua{DefaultSourceCode: wire.Text(missPath)}); err != nil {
 			return nil, err
 		}
+	}
+	if err := add(trailerFilter, trailers()); err != nil {
+		return nil, err
 	}
 	if err := add(CORSFilter, &corsv3.Cors{}); err != nil {
 		return nil, err

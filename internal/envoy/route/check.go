@@ -199,12 +199,6 @@ func (f Filters) check(p PathMatch) error {
 	return nil
 }
 
-// framing is the headers that say where a message ends or what becomes of its
-// connection: changed, they would let one request smuggle another past the proxy.
-func framing() []string {
-	return []string{"connection", "content-length", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"}
-}
-
 func (c HeaderChange) check() error {
 	names := slices.Clone(c.Remove)
 	for _, h := range slices.Concat(c.Set, c.Add) {
@@ -217,7 +211,7 @@ func (c HeaderChange) check() error {
 		if err := checkName(name); err != nil {
 			return check.Within(fmt.Sprintf("%q", name), err)
 		}
-		if name == "host" || slices.Contains(framing(), name) {
+		if name == "host" || slices.Contains(hcm.Framing(), name) {
 			return check.Invalid(name, "is not a header that can be changed")
 		}
 	}
