@@ -43,10 +43,14 @@ func (s share) preflights() []*routev3.Route {
 			Name: s.Name + "/preflight-refused", Match: s.match(slices.Concat(is, others)...), Action: Respond(403),
 		})
 	}
-	return append(list, &routev3.Route{
+	list = append(list, &routev3.Route{
 		Name: s.Name + "/preflight", Match: s.match(is...), Action: Respond(200),
 		ResponseHeadersToAdd: s.CORS.allow(),
 	})
+	for _, m := range list {
+		vary(m)
+	}
+	return list
 }
 
 // allow is what the answer to a preflight request says. A "*" means nothing to a request
@@ -115,7 +119,7 @@ func (s share) mark(m *routev3.Route) error {
 	for _, name := range []string{"allow-credentials", "allow-headers", "allow-methods", "allow-origin", "expose-headers", "max-age"} {
 		m.ResponseHeadersToRemove = append(m.ResponseHeadersToRemove, "access-control-"+name)
 	}
-	s.vary(m)
+	vary(m)
 	return nil
 }
 
@@ -126,7 +130,7 @@ func (s share) markLocal(m *routev3.Route) []*routev3.Route {
 		return []*routev3.Route{m}
 	}
 	var list []*routev3.Route
-	s.vary(m)
+	vary(m)
 	if others, some := s.CORS.others(); some {
 		other := proto.CloneOf(m)
 		other.Name += "/other-origin"
@@ -137,11 +141,10 @@ func (s share) markLocal(m *routev3.Route) []*routev3.Route {
 	return append(list, m)
 }
 
-// vary tells caches that responses differ by origin.
-func (s share) vary(m *routev3.Route) {
-	if !s.Response.mentions("vary") {
-		m.ResponseHeadersToAdd = append(m.ResponseHeadersToAdd, header("vary", "Origin", add))
-	}
+// vary tells caches that responses differ by origin, after all that the route changes of
+// them: a Vary that it sets stays beside this one.
+func vary(m *routev3.Route) {
+	m.ResponseHeadersToAdd = append(m.ResponseHeadersToAdd, header("vary", "Origin", add))
 }
 
 // others is the conditions for an origin that may not, if there can be one.

@@ -41,11 +41,6 @@ func (c HeaderChange) then(o HeaderChange) HeaderChange {
 	}
 }
 
-func (c HeaderChange) mentions(name string) bool {
-	is := func(h Header) bool { return h.Name == name }
-	return slices.Contains(c.Remove, name) || slices.ContainsFunc(c.Set, is) || slices.ContainsFunc(c.Add, is)
-}
-
 // change puts the route's changes of headers into m.
 func (r Route) change(m *routev3.Route) {
 	m.RequestHeadersToAdd, m.RequestHeadersToRemove = r.Request.encode()

@@ -63,10 +63,14 @@ func originMatchers(s string) []*matcherv3.StringMatcher {
 	return list
 }
 
+// labels is what a "*" stands for. Nothing but characters of a host's name: what a reader
+// might take for the end of the host must not come before the rest of the name.
+const labels = `[a-z0-9._-]+`
+
 func (o origin) pattern() string {
-	host := `([^/:@,]+|\[[^/@,\]]+\])`
+	host := `(` + labels + `|\[[0-9a-f:.]+\])`
 	if name, found := strings.CutPrefix(o.host, "*."); found {
-		host = `[^/:@,]+\.` + regexp.QuoteMeta(name)
+		host = labels + `\.` + regexp.QuoteMeta(name)
 	}
 	port := ":" + o.port
 	if o.usual {
