@@ -116,7 +116,8 @@ func (p *problems) setCA(dir string, err error, inUse bool) {
 	if inUse {
 		consequence = "the last good one stays in use, until a restart"
 	}
-	now := source.Problem{Severity: source.Refused, File: dir, Message: fmt.Sprintf("%v; %s", err, consequence), Since: time.Now()}
+	what := strings.TrimPrefix(err.Error(), dir+": ") // the place is said once
+	now := source.Problem{Severity: source.Refused, File: dir, Message: what + "; " + consequence, Since: time.Now()}
 	p.moments.Add(time.Now(), journal.Problem, now.String(), now) // the authority logs it
 	p.ca = []source.Problem{now}
 }

@@ -49,7 +49,7 @@ func TestAProblemIsToldOnceAndWhatIsNotReadQuietly(t *testing.T) {
 func TestADamagedCAIsAProblemUntilItIsMended(t *testing.T) {
 	p := newProblems()
 	p.set([]source.Problem{{Severity: source.Refused, File: "a.yaml", Message: "cannot be read"}})
-	p.setCA("/state/ca", errors.New("CA does not parse"), true)
+	p.setCA("/state/ca", errors.New("/state/ca: CA does not parse"), true)
 	if list := p.get(); len(list) != 2 || list[0].File != "/state/ca" || !strings.Contains(list[0].Message, "last good one stays in use") {
 		t.Errorf("problems %v", list)
 	}
