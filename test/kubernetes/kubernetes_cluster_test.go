@@ -60,7 +60,7 @@ func newRig(t *testing.T) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("", "ak") // short: sockets are in it
+	dir, err := os.MkdirTemp("", "ak") //nolint:usetesting // short: sockets are in it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func (r *rig) start(name string, args ...string) *exec.Cmd {
 	if err != nil {
 		r.Fatal(err)
 	}
-	cmd := exec.Command(name, args...) //nolint:noctx // it is ended by the clean-up below
+	cmd := exec.Command(name, args...)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
