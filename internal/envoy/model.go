@@ -46,7 +46,7 @@ type Chain struct {
 	Name      string   // the route table's name: <ns>/<gateway>/<port> for HTTP, <ns>/<gateway>/<section> for HTTPS
 	SNI       []string // server names, "*.x" for wildcards; empty: every name. Only with Secrets
 	Secrets   []string // SDS names of the certificates; empty: plain HTTP
-	PerHost   bool     // one scope a host with the miss path, else all hosts in <table>|*
+	PerHost   bool     // one scope a host with the miss path, else all hosts in one scope
 	AccessLog string   // path of the JSON lines access log; empty: no logger installed
 
 	TrustedHops uint32 // proxies in front whose X-Forwarded-* headers are believed

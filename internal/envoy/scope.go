@@ -15,11 +15,17 @@ import (
 	"aether.io/aether/internal/resource"
 )
 
-// anyHost is the host of the scope that holds what has no scope of its own.
+// anyHost is the host of the scope that holds what has no scope of its own: all hosts, or
+// in scope-per-host mode the others.
 const anyHost = hcm.AnyHost
 
 // name is the scope's key and the name of its resource, so keys are unique where names are.
-func (s Scope) name() string { return hcm.ScopeKey(s.Table, s.Host) }
+func (s Scope) name() string {
+	if s.PerHost && s.Host == anyHost {
+		return hcm.ScopeKey(s.Table, hcm.OtherHosts)
+	}
+	return hcm.ScopeKey(s.Table, s.Host)
+}
 
 // Validate tells whether Envoy will take the scope. Errors are *InvalidError; one about
 // a route carries the route's name.
@@ -75,7 +81,8 @@ func (v VirtualHost) check() error {
 	return nil
 }
 
-// Resource encodes the scope with its routes inline, under its key "<table>|<host>".
+// Resource encodes the scope with its routes inline, under its key: "<table>|<host>", or
+// "<table>|*others" for the hosts that have none where others do.
 func (s Scope) Resource() (*resource.Resource, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err

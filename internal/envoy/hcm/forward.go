@@ -25,7 +25,7 @@ const (
 func (c Config) earlyMutation() (*corev3.TypedExtensionConfig, error) {
 	key := ScopeKey(c.Table, AnyHost)
 	if c.PerHost {
-		key = ScopeKey(c.Table, "%REQ(:AUTHORITY)%")
+		key = ScopeKey(c.Table, authority)
 	}
 	list := []*mutationv3.HeaderMutation{set(ScopeHeader, key, overwrite), removePrefix(envoyHeaders)}
 	how := ifAbsent
@@ -33,7 +33,7 @@ func (c Config) earlyMutation() (*corev3.TypedExtensionConfig, error) {
 		how = overwrite
 		list = append(list, forged()...)
 	}
-	list = append(list, set("x-forwarded-host", "%REQ(:AUTHORITY)%", how))
+	list = append(list, set("x-forwarded-host", authority, how))
 	if c.Port != 0 {
 		list = append(list, set("x-forwarded-port", strconv.FormatUint(uint64(c.Port), 10), how))
 	}

@@ -5,6 +5,7 @@ package hcm
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -38,8 +39,17 @@ const (
 	// CORSFilter is the filter that marks responses for origins, as routes configure it.
 	CORSFilter = "envoy.filters.http.cors"
 
-	// AnyHost is the host in the key of the scope that the miss path ends in.
+	// AnyHost is the host in the key of the scope that holds all hosts of a table.
 	AnyHost = "*"
+
+	// OtherHosts is the host in the key of the scope that the miss path ends in. No host is
+	// called so. It is not AnyHost: connections of a table that was cut the other way until
+	// now go on to look there while they are drained, and would find all hosts or none
+	// but these.
+	OtherHosts = "*others"
+
+	// authority is the host as a request says it, in the header mutation's language.
+	authority = "%REQ(:AUTHORITY)%"
 
 	streamIdleTimeout     = 5 * time.Minute  // a stream on which nothing moves, upgraded ones too
 	connectionIdleTimeout = time.Hour        // a connection without a stream
@@ -55,8 +65,8 @@ const (
 
 // missPath runs for a request that found no route: its host is in other letter case, ends
 // in a dot, or has no scope of its own. The look-up is repeated for the host as scopes are
-// named, in lower case and without the dot, then for the table's "*". handle:metadata() is
-// what looks the route up again; routeName() alone would tell the old one. Every route has
+// named, in lower case and without the dot, then for the table's other hosts. handle:metadata()
+// is what looks the route up again; routeName() alone would tell the old one. Every route has
 // a name, so an empty one means none. The table comes from the header, whose first part no
 // client can set.
 const missPath = `function envoy_on_request(handle)
@@ -74,7 +84,7 @@ const missPath = `function envoy_on_request(handle)
       return
     end
   end
-  headers:replace("` + ScopeHeader + `", prefix .. "|*")
+  headers:replace("` + ScopeHeader + `", prefix .. "|` + OtherHosts + `")
   handle:clearRouteCache()
 end
 `
@@ -82,7 +92,7 @@ end
 // Config is one route table.
 type Config struct {
 	Table       string // required; letters, digits and "-._/"
-	PerHost     bool   // one scope a host with the miss path, else all hosts in <table>|*
+	PerHost     bool   // one scope a host with the miss path, which ends in <table>|*others; else all hosts in <table>|*
 	AccessLog   string // path of the JSON lines access log; empty: no logger installed
 	TrustedHops uint32 // proxies in front whose X-Forwarded-* headers are believed
 	Port        uint32 // the port as clients know it; 0: not told
@@ -91,6 +101,21 @@ type Config struct {
 
 // ScopeKey is the key of the scope of a table's host, and by convention its name.
 func ScopeKey(table, host string) string { return table + "|" + host }
+
+// Lookup is what chains write to ScopeHeader whose requests can find the scope of that key,
+// and what those of the same table write that is cut the other way. Both are empty if no
+// request can find it.
+func Lookup(key string) (here, otherwise string) {
+	table, host, ok := strings.Cut(key, "|")
+	if !ok || strings.Contains(key, keyEnd) {
+		return "", ""
+	}
+	single, perHost := ScopeKey(table, AnyHost), ScopeKey(table, authority)
+	if host == AnyHost {
+		return single, perHost
+	}
+	return perHost, single
+}
 
 // Filter is the connection manager as a network filter.
 func (c Config) Filter() (*listenerv3.Filter, error) {
@@ -208,7 +233,7 @@ func (c Config) httpFilters() ([]*hcmv3.HttpFilter, error) {
 
 // scopedRoutes is the same for every chain and both modes. What follows a ":" is cut from
 // the key: the port, or all but the "[" of an IPv6 literal, which then takes the miss
-// path to "*". No table and no host has a ":".
+// path to OtherHosts. No table and no host has a ":".
 func scopedRoutes() *hcmv3.ScopedRoutes {
 	extractor := &hcmv3.ScopedRoutes_ScopeKeyBuilder_FragmentBuilder_HeaderValueExtractor{
 		Name:             ScopeHeader,
