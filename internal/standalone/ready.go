@@ -26,7 +26,7 @@ func (n *narrator) awaitReady(ctx context.Context) error {
 	if err := n.awaitProxy(ctx, proxy); err != nil {
 		return err
 	}
-	statuses := settledStatuses(ctx, controller)
+	statuses := settledStatuses(ctx, controller, patience)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -144,23 +144,29 @@ type answer struct {
 	took    time.Duration // to answer once
 }
 
+// patience is how long it is waited for statuses to settle.
+const patience = 3 * time.Second
+
 // settledStatuses returns statuses as soon as all of them are known and no Gateway is
 // pending any more, or as they are after a while: one that cannot be programmed must not
-// hold up the rest.
-func settledStatuses(ctx context.Context, controller *inspect.Client) answer {
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
-	defer cancel()
+// hold up the rest. Without patience they are returned as they are.
+func settledStatuses(ctx context.Context, controller *inspect.Client, patience time.Duration) answer {
+	until := time.Now().Add(patience)
 	var a answer
 	_ = poll(ctx, func() bool { // a wait that ended early has what there is
 		began := time.Now()
 		var now inspect.Statuses
-		if controller.Get(ctx, inspect.StatusPath, &now) != nil {
-			return false
+		if controller.Get(ctx, inspect.StatusPath, &now) == nil {
+			a = answer{docs: now.Documents, idle: now.Idle, given: true, settled: now.Settled, took: time.Since(began)}
 		}
-		a = answer{docs: now.Documents, idle: now.Idle, given: true, settled: now.Settled, took: time.Since(began)}
-		return a.settled && !slices.ContainsFunc(Gateways(a.docs), Gateway.pending)
+		return a.calm() || !time.Now().Before(until)
 	})
 	return a
+}
+
+// calm reports whether nothing is about to change by itself, as far as is known.
+func (a answer) calm() bool {
+	return a.given && a.settled && !slices.ContainsFunc(Gateways(a.docs), Gateway.pending)
 }
 
 // poll calls ok until it is true or ctx is done. What takes long is called less often, so

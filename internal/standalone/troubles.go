@@ -91,15 +91,21 @@ const lookEvery = time.Second
 func (n *narrator) watch(ctx context.Context, controller *inspect.Client) error {
 	again := time.NewTimer(lookEvery)
 	defer again.Stop()
+	calm := true // at the last look; if it was not, there is nothing to wait for
 	// Exits: ctx is done.
 	for {
+		wait := patience
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-n.look:
 		case <-again.C:
+			if !calm {
+				wait = 0
+			}
 		}
-		statuses := settledStatuses(ctx, controller)
+		statuses := settledStatuses(ctx, controller, wait)
+		calm = statuses.calm()
 		ports, known := boundPorts(ctx, controller)
 		if ctx.Err() != nil {
 			return ctx.Err()
