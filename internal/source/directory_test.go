@@ -623,7 +623,7 @@ func TestADocumentThatIsNoObjectHoldsBackRemovalsOnly(t *testing.T) {
 	r.want("ConfigMap/default/a", "ConfigMap/default/b")
 	r.write("a.yaml", configMap("a", "2"), "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}")
 	r.want("ConfigMap/default/a")
-	r.problems("Ignored a.yaml document 2: kind: apps/v1 Deployment is not a kind that is read")
+	r.problems("Ignored a.yaml document 2: apps/v1 Deployment is not a kind that is read")
 }
 
 func TestTheFirstFileHasAnObject(t *testing.T) {

@@ -78,7 +78,7 @@ func identify(d Document) Document {
 	group := groupOf(apiVersion)
 	k, ok := lookup(group, name)
 	if !ok {
-		d.Findings = append(d.Findings, Finding{Severity: Ignored, Path: "kind", Message: fmt.Sprintf("%s %s is not a kind that is read", apiVersion, name)})
+		d.Findings = append(d.Findings, Finding{Severity: Ignored, Message: fmt.Sprintf("%s %s is not a kind that is read", apiVersion, name)})
 		return d
 	}
 	meta, ok := d.content["metadata"].(map[string]any)

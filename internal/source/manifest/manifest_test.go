@@ -130,9 +130,9 @@ func TestParseRefuses(t *testing.T) {
 
 func TestDocumentsThatAreNoObject(t *testing.T) {
 	cases := map[string]struct{ in, want string }{
-		"another program's kind":       {"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}", "Ignored kind: apps/v1 Deployment is not a kind that is read"},
-		"another group's Gateway":      {"apiVersion: networking.istio.io/v1\nkind: Gateway\nmetadata: {name: x}", "Ignored kind: networking.istio.io/v1 Gateway is not a kind that is read"},
-		"a List of unknown things":     {"apiVersion: x.io/v1\nkind: ThingList", "Ignored kind: x.io/v1 ThingList is not a kind that is read"},
+		"another program's kind":       {"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}", "Ignored : apps/v1 Deployment is not a kind that is read"},
+		"another group's Gateway":      {"apiVersion: networking.istio.io/v1\nkind: Gateway\nmetadata: {name: x}", "Ignored : networking.istio.io/v1 Gateway is not a kind that is read"},
+		"a List of unknown things":     {"apiVersion: x.io/v1\nkind: ThingList", "Ignored : x.io/v1 ThingList is not a kind that is read"},
 		"no kind":                      {"apiVersion: v1\nmetadata: {name: x}", "Refused kind: is required"},
 		"no apiVersion":                {"kind: Service\nmetadata: {name: x}", "Refused apiVersion: is required"},
 		"no metadata":                  {"apiVersion: v1\nkind: Service", "Refused metadata: is required and is an object"},
@@ -140,7 +140,7 @@ func TestDocumentsThatAreNoObject(t *testing.T) {
 		"a number for a name":          {"apiVersion: v1\nkind: Service\nmetadata: {name: 7}", "Refused metadata.name: is required and is a string (generateName is not for files)"},
 		"a number for a namespace":     {"apiVersion: v1\nkind: Service\nmetadata: {name: x, namespace: 7}", "Refused metadata.namespace: is a string"},
 		"settings of something else":   {"replicas: 3", "Refused apiVersion: is required"},
-		"Kustomize's own file, say":    {"apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization", "Ignored kind: kustomize.config.k8s.io/v1beta1 Kustomization is not a kind that is read"},
+		"Kustomize's own file, say":    {"apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization", "Ignored : kustomize.config.k8s.io/v1beta1 Kustomization is not a kind that is read"},
 		"a kind that is not a string":  {"apiVersion: v1\nkind: [Service]", "Refused kind: is required"},
 		"a List item without a kind":   {"apiVersion: v1\nkind: List\nitems: [{apiVersion: v1}]", "Refused kind: is required"},
 		"metadata that is not a table": {"apiVersion: v1\nkind: Service\nmetadata: [name]", "Refused metadata: is required and is an object"},
