@@ -123,6 +123,7 @@ func TestRequestsThatTwoReadersWouldReadDifferentlyAreRefused(t *testing.T) {
 		"a host with a path":                   "GET / HTTP/1.1\r\nHost: a.example/b\r\n\r\n" + smuggled,
 		"a control character in the path":      "GET /a\x01b HTTP/1.1\r\nHost: a.example\r\n\r\n" + smuggled,
 		"a space in the path":                  "GET /a b HTTP/1.1\r\nHost: a.example\r\n\r\n" + smuggled,
+		"a method that is not registered":      "FOO / HTTP/1.1\r\nHost: a.example\r\n\r\n" + smuggled,
 		"a method that is none":                "G(T / HTTP/1.1\r\nHost: a.example\r\n\r\n" + smuggled,
 		"too many headers":                     "GET / HTTP/1.1\r\nHost: a.example\r\n" + strings.Repeat("X-A: a\r\n", 200) + "\r\n" + smuggled,
 		"headers that are too large":           "GET / HTTP/1.1\r\nHost: a.example\r\nX-A: " + strings.Repeat("a", 70<<10) + "\r\n\r\n",
@@ -205,6 +206,8 @@ func TestPathsAndHostsAreReadByOnePolicy(t *testing.T) {
 		"an encoded slash stays as sent":    {"/x%2Fy%2fz", "a.example", 200, "/x%2Fy%2fz", "a.example"},
 		"and an encoded backslash":          {"/x%5Cy", "a.example", 200, "/x%5Cy", "a.example"},
 		"a host with a port":                {"/", "a.example:8080", 200, "/", "a.example:8080"},
+		"a host with a port that is none":   {"/", "a.example:abc", 200, "/", "a.example:abc"},
+		"a host with a port past the last":  {"/", "a.example:65536", 200, "/", "a.example:65536"},
 		"a host in another letter case":     {"/", "A.Example", 200, "/", "A.Example"},
 		"a host with a trailing dot":        {"/", "a.example.", 200, "/", "a.example."},
 		"a trailing dot and a port":         {"/", "a.example.:80", 200, "/", "a.example.:80"},
@@ -364,6 +367,21 @@ func TestTrailersSayNothingThatOnlyHeadersMay(t *testing.T) {
 		if got := <-seen; len(got) != 1 || got.Get("X-Sum") != "1" {
 			t.Errorf("per host %v: the backend saw %v", perHost, got)
 		}
+	}
+}
+
+// Envoy has no way to have it otherwise: the reference page says so.
+func TestWhatTheProxyItselfAnswersToGRPCIsAGRPCStatus(t *testing.T) {
+	f := serveFiltered(t, envoy.Route{Name: "ns/r/0/0", Path: at("/empty"), Backends: to("ns/empty/80")})
+	for contentType, want := range map[string]int{
+		"application/grpc": 200, "application/grpc+proto": 200, "application/grpc;x=y": 503,
+		"application/grpc-web": 503, "application/json": 503,
+	} {
+		f.every(t, "GET /empty", []string{"Content-Type: " + contentType}, func(t *testing.T, _ string, a answer) {
+			if a.Status != want || (a.Header.Get("Grpc-Status") != "") != (want == 200) {
+				t.Errorf("%s: %d %v", contentType, a.Status, a.Header)
+			}
+		})
 	}
 }
 

@@ -136,6 +136,7 @@ func TestTheCertificateIsChosenByServerNameAndKey(t *testing.T) {
 		"a wildcard":                        {"x.wild.example", "*.wild.example", x509.ECDSA},
 		"no server name: the first host's":  {"", "first.example", x509.ECDSA},
 		"a name that none has: the first's": {"other.example", "first.example", x509.RSA},
+		"another letter case: the first's":  {"Second.Example", "first.example", x509.RSA},
 		"a wildcard is of one label only":   {"x.y.wild.example", "first.example", x509.RSA},
 	} {
 		t.Run(name, func(t *testing.T) {
