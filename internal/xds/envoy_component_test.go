@@ -75,15 +75,17 @@ type rig struct {
 	mu     sync.Mutex
 	port   int // of the listener
 	back   int // of the backend
+	args   []string
 	client *http.Client
 }
 
-func newRig(t *testing.T) *rig {
+// newRig starts Envoy with the arguments beside the usual ones.
+func newRig(t *testing.T, args ...string) *rig {
 	t.Helper()
 	dir := t.TempDir()
 	back := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }))
 	t.Cleanup(back.Close)
-	r := &rig{world: newWorld(t), dir: dir, back: back.Listener.Addr().(*net.TCPAddr).Port, port: freePort(t)}
+	r := &rig{world: newWorld(t), dir: dir, back: back.Listener.Addr().(*net.TCPAddr).Port, port: freePort(t), args: args}
 	r.client = &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 4}}
 	t.Cleanup(r.client.CloseIdleConnections)
 	t.Cleanup(func() {
@@ -148,7 +150,8 @@ func (r *rig) startEnvoy() {
 		r.t.Fatal(err)
 	}
 	defer out.Close()
-	cmd := exec.Command(bin, "-c", r.dir+"/b.yaml", "--use-dynamic-base-id", "--concurrency", "2", "--log-level", "info")
+	args := append([]string{"-c", r.dir + "/b.yaml", "--use-dynamic-base-id", "--concurrency", "2", "--log-level", "info"}, r.args...)
+	cmd := exec.Command(bin, args...)
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Start(); err != nil {
 		r.t.Fatal(err)

@@ -22,6 +22,9 @@ const (
 	// silence is how long Envoy may owe an answer that nothing in it can delay. Then
 	// the stream is ended, and Envoy opens one that starts from nothing.
 	silence = time.Minute
+	// usualDrain is how long Envoy drains if it is not told otherwise.
+	usualDrain = 10 * time.Minute
+	drainLeast = time.Second
 )
 
 // loop owns the protocol state. Everything in it is touched by its goroutine only.
@@ -44,7 +47,11 @@ type loop struct {
 	askedAt   uint64
 	blind     bool // the admin socket did not answer; it was logged
 
-	tick, again, retry           *time.Timer
+	drains time.Duration // how long Envoy drains connections; negative: it has not said
+	due    []string      // scopes that are kept until the timer drained; nil: it is stopped
+	asked  bool          // how long that is, if it was not known for these
+
+	tick, again, retry, drained  *time.Timer
 	ticking, looksAgain, retries bool
 	lookWait, retryWait          time.Duration
 }
@@ -59,7 +66,7 @@ func newLoop(s *Server, book *delta.Book, store *lastgood.Store) *loop {
 		Server: s, book: book, store: store,
 		now:       resource.Observed{Version: s.image.Version, Outcome: resource.Outcome{Refused: book.Refused()}},
 		questions: make(chan question, 1), sights: make(chan sight, 1),
-		tick: stopped(), again: stopped(), retry: stopped(),
+		tick: stopped(), again: stopped(), retry: stopped(), drained: stopped(), drains: -1,
 		lookWait: lookFirst, retryWait: retryFirst,
 	}
 }
@@ -88,6 +95,9 @@ func (l *loop) run(ctx context.Context) {
 			l.retries = false
 			l.retryWait = min(2*l.retryWait, retryMost)
 			l.book.Retry()
+		case <-l.drained.C:
+			l.book.Release(l.due)
+			l.due, l.asked = nil, false
 		case <-l.tick.C:
 			l.ticking = false
 			l.impatient(ctx)
@@ -101,6 +111,7 @@ func (l *loop) open(st *stream) {
 		close(l.stream.over)
 	}
 	l.stream, l.moved = st, l.cfg.Now()
+	l.drains, l.asked = -1, false
 	l.now.EnvoyConnected = true
 	l.met.connects.Inc()
 	l.book.Open()
@@ -173,7 +184,30 @@ func (l *loop) advance(ctx context.Context) {
 		l.retries = true
 		l.retry.Reset(l.retryWait)
 	}
+	l.drain(ctx)
 	l.publish(settled)
+}
+
+// drain waits for the end of connections that look up what is kept. What is kept while it
+// waits is waited for after that: no longer than twice as long as Envoy drains.
+func (l *loop) drain(ctx context.Context) {
+	if l.due == nil && l.book.Keeps() {
+		l.due = l.book.Kept()
+		l.drained.Reset(l.drainTime())
+		l.log.LogAttrs(ctx, slog.LevelInfo, "scopes stay until connections that look them up have drained",
+			slog.Int(logkey.Count, len(l.due)))
+	}
+	if l.due != nil && l.drains < 0 && !l.asked && !l.looking {
+		l.asked = true
+		l.ask()
+	}
+}
+
+func (l *loop) drainTime() time.Duration {
+	if l.drains < 0 {
+		return usualDrain
+	}
+	return max(l.drains, drainLeast)
 }
 
 // settle commits, once listeners that were answered for are also seen to be in use,
@@ -266,7 +300,7 @@ func (l *loop) ask() {
 		return
 	}
 	l.looking, l.askedAt = true, l.book.Listened()
-	l.questions <- question{ports: l.book.Ports(), alive: l.stream != nil} // capacity 1, none is out
+	l.questions <- question{ports: l.book.Ports(), alive: l.stream != nil, drain: l.asked && l.drains < 0} // capacity 1, none is out
 }
 
 func (l *loop) saw(ctx context.Context, v sight) {
@@ -278,6 +312,12 @@ func (l *loop) saw(ctx context.Context, v sight) {
 		l.log.LogAttrs(ctx, slog.LevelWarn, "bound ports are not known", slog.Any(logkey.Error, v.portErr))
 	}
 	l.blind = v.err != nil
+	if v.drain >= 0 && l.stream != nil {
+		l.drains = v.drain
+		if l.due != nil {
+			l.drained.Reset(l.drainTime())
+		}
+	}
 	var clusters []string
 	for _, n := range v.warming {
 		if n.TypeURL == envoy.ClusterType {

@@ -30,7 +30,7 @@ var ErrStopped = errors.New("local xDS server has stopped")
 // Config says where Envoy is and what to keep.
 type Config struct {
 	Socket      string // path of the Unix socket that Envoy's xDS cluster connects to; its directory exists
-	AdminSocket string // path of Envoy's admin socket; empty: what is warming is not known
+	AdminSocket string // path of Envoy's admin socket; empty: what is warming is not known, nor for how long connections are drained
 	StateDir    string // directory of its own for the last-good store; empty: nothing is kept
 
 	// Patience is how long nothing may move before Apply returns although something

@@ -214,6 +214,8 @@ func (s *state) forget(names []string) {
 		delete(s.have, n)
 		delete(s.claimed, n)
 		delete(s.tainted, n)
+		delete(s.kept, n)
+		delete(s.over, n)
 		s.touch(n, false)
 	}
 }

@@ -47,6 +47,8 @@ type state struct {
 	have       map[string]resource.Hash // accepted on this connection; see absent, unknown
 	dirty      map[string]bool          // to be sent; true: even if Envoy has it
 	gone       map[string]struct{}      // to be removed
+	kept       map[string]struct{}      // to be removed when connections have drained; see keep
+	over       map[string]struct{}      // that has been so long enough
 	groups     [][]string               // parts of a refused response that wait for their turn
 	inflight   []*batch                 // sent and not answered, oldest first
 }
@@ -96,6 +98,7 @@ func (s *state) reset() {
 	s.subscribed, s.answered, s.groups, s.inflight, s.claimed = false, false, nil, nil, nil
 	s.names, s.have = map[string]struct{}{}, map[string]resource.Hash{}
 	s.dirty, s.gone = map[string]bool{}, map[string]struct{}{}
+	s.kept, s.over = map[string]struct{}{}, map[string]struct{}{}
 }
 
 // Restore takes in what was last good. It comes before anything else.
@@ -189,6 +192,11 @@ func (b *Book) want(n resource.Name, r *resource.Resource) {
 	e.want = r
 	b.settle(s, n.Name)
 	s.touch(n.Name, false)
+	delete(s.kept, n.Name)
+	delete(s.over, n.Name)
+	if k == kind.Listeners {
+		b.reconsider()
+	}
 }
 
 func (b *Book) wanted(n resource.Name) *resource.Resource {

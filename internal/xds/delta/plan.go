@@ -21,7 +21,8 @@ const (
 // the scopes and listeners that mention no cluster which Envoy does not have yet;
 // listeners behind scopes. What each kind is sent next waits for the answer to what
 // it was sent before. When nothing is left of them, removals go, in the opposite
-// order, each kind waiting for the answers to the one before.
+// order, each kind waiting for the answers to the one before. Scopes that connections may
+// still look up are kept; see keep.
 func (b *Book) Next() []*discoveryv3.DeltaDiscoveryResponse {
 	if !b.open || !b.loaded {
 		return nil
@@ -33,6 +34,7 @@ func (b *Book) Next() []*discoveryv3.DeltaDiscoveryResponse {
 		}
 	}
 	if b.quiet() {
+		b.keep()
 		for _, k := range []kind.Kind{kind.Listeners, kind.Scopes, kind.Clusters, kind.Endpoints, kind.Secrets, kind.Runtime} {
 			if t := b.kinds[k].withdraw(); t != nil {
 				return append(out, b.send(k, t))

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"aether.io/aether/internal/envoy"
+	"aether.io/aether/internal/envoy/hcm"
 	"aether.io/aether/internal/resource"
 )
 
@@ -95,6 +96,16 @@ func ScopesOf(listener *resource.Resource) []string {
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
+}
+
+// Ways is how listeners lead to a scope, and how they lead to scopes of the same table that
+// is cut another way, both as Field; nil if none can lead to it. See Mentions.
+func Ways(scope string) (here, otherwise []byte) {
+	a, b := hcm.Lookup(scope)
+	if a == "" {
+		return nil, nil
+	}
+	return Field(a), Field(b)
 }
 
 // Field is a name as it is encoded where a message of any type refers to it: as a

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 
+	"aether.io/aether/internal/envoy"
 	"aether.io/aether/internal/resource"
 )
 
@@ -141,6 +142,49 @@ func TestEndpointsOf(t *testing.T) {
 		}
 		if got := EndpointsOf(r); got != want {
 			t.Errorf("%s waits for %q, want %q", c.GetName(), got, want)
+		}
+	}
+}
+
+func TestListenersMentionTheWayToTheirScopesAndNotTheOther(t *testing.T) {
+	const table = "ns/web/80"
+	type model interface {
+		Resource() (*resource.Resource, error)
+	}
+	encoded := func(m model) *resource.Resource {
+		r, err := m.Resource()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	for _, perHost := range []bool{false, true} {
+		scopes := []model{envoy.Scope{Table: table, Host: "*", PerHost: perHost}}
+		if perHost {
+			scopes = append(scopes, envoy.Scope{Table: table, Host: "a.test", PerHost: true, VirtualHosts: []envoy.VirtualHost{{Host: "a.test"}}})
+		}
+		for _, of := range []string{table, "ns/web/8", "ns/web/800"} {
+			for _, by := range []bool{false, true} {
+				l := encoded(envoy.Listener{Name: of, Address: "127.0.0.1", Port: 80, Chains: []envoy.Chain{{Name: of, PerHost: by}}})
+				for _, m := range scopes {
+					s := encoded(m)
+					here, otherwise := Ways(s.Name.Name)
+					if got, want := Mentions(l.Payload, [][]byte{here}), of == table && by == perHost; got != want {
+						t.Errorf("listener %s, a scope for each host %t, leads to %s: %t", of, by, s.Name.Name, got)
+					}
+					if got, want := Mentions(l.Payload, [][]byte{otherwise}), of == table && by != perHost; got != want {
+						t.Errorf("listener %s, a scope for each host %t, leads elsewhere than %s: %t", of, by, s.Name.Name, got)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestNothingLeadsToWhatNoRequestFinds(t *testing.T) {
+	for _, name := range []string{"ns/web/80|*:trial", "ns/web/80|a.test:trial", "a.test"} {
+		if here, otherwise := Ways(name); here != nil || otherwise != nil {
+			t.Errorf("%s: %q, %q", name, here, otherwise)
 		}
 	}
 }

@@ -1,5 +1,5 @@
 // Package probe looks at what an Envoy on the same machine really does: which of what
-// it accepted it cannot use yet, by its admin socket, and which ports are listened on,
+// it accepted it cannot use yet and how long it drains, by its admin socket, and which ports are listened on,
 // by the kernel's tables. It changes nothing and remembers nothing.
 package probe
 
@@ -70,6 +70,23 @@ func Warming(ctx context.Context, admin *http.Client) ([]resource.Name, error) {
 	}
 	slices.SortFunc(out, resource.Name.Compare)
 	return slices.Compact(out), nil
+}
+
+// DrainTime asks Envoy how long it lets connections of a replaced filter chain live.
+func DrainTime(ctx context.Context, admin *http.Client) (time.Duration, error) {
+	var info struct {
+		Options struct {
+			DrainTime string `json:"drain_time"`
+		} `json:"command_line_options"`
+	}
+	if err := Ask(ctx, admin, "/server_info", &info); err != nil {
+		return 0, err
+	}
+	d, err := time.ParseDuration(info.Options.DrainTime)
+	if err != nil {
+		return 0, fmt.Errorf("ask envoy's admin: drain time: %w", err)
+	}
+	return d, nil
 }
 
 // warmingClusters reads the name from an entry of dynamic_warming_clusters.

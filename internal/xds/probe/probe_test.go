@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"aether.io/aether/internal/envoy"
 	"aether.io/aether/internal/resource"
@@ -110,6 +111,30 @@ func TestWarming(t *testing.T) {
 			got, err := Warming(context.Background(), c)
 			if !slices.Equal(got, tt.want) || (err != nil) != tt.fails {
 				t.Errorf("warming %v, %v; want %v", got, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestDrainTime(t *testing.T) {
+	tests := map[string]struct {
+		answer string
+		want   time.Duration
+		fails  bool
+	}{
+		"seconds":                {`{"command_line_options":{"drain_time":"600s"}}`, 10 * time.Minute, false},
+		"none":                   {`{"command_line_options":{"drain_time":"0s"}}`, 0, false},
+		"what says nothing":      {`{}`, 0, true},
+		"what is no JSON":        {"no", 0, true},
+		"what is no time at all": {`{"command_line_options":{"drain_time":"soon"}}`, 0, true},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := Admin(admin(t, map[string]string{"/server_info": tt.answer}))
+			defer c.CloseIdleConnections()
+			got, err := DrainTime(context.Background(), c)
+			if got != tt.want || (err != nil) != tt.fails {
+				t.Errorf("got %s, %v; want %s", got, err, tt.want)
 			}
 		})
 	}
