@@ -19,6 +19,7 @@ import (
 	"aether.io/aether/internal/meshconfig"
 	"aether.io/aether/internal/object"
 	"aether.io/aether/internal/resource"
+	"aether.io/aether/internal/routing/entry"
 	"aether.io/aether/internal/routing/front"
 	"aether.io/aether/internal/routing/gateway"
 	"aether.io/aether/internal/routing/key"
@@ -161,10 +162,10 @@ func (g *Graph) enter(k object.Key) {
 		g.units.Delete(k)
 		return
 	case newest == nil:
-		g.units.Set(k, unit.Entry{Refused: refused})
+		g.units.Set(k, entry.Entry{Refused: refused})
 		return
 	}
-	e := unit.Entry{Object: newest, Generation: newest.GetGeneration(), Refused: refused}
+	e := entry.Entry{Object: newest, Generation: newest.GetGeneration(), Refused: refused}
 	if older, held := g.held[k]; held {
 		if e.Held = older == nil; older != nil {
 			e.Object = older

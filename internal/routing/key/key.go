@@ -128,3 +128,15 @@ func Sorted[K comparable, V any](m map[K]V, compare func(a, b K) int) []K {
 	slices.SortFunc(keys, compare)
 	return keys
 }
+
+// Oldest is the one of the lowest age, then the first by namespace and name; zero: there
+// are none.
+func Oldest(created map[Name]int64) Name {
+	var first Name
+	for i, n := range Sorted(created, Name.Compare) {
+		if i == 0 || created[n] < created[first] {
+			first = n
+		}
+	}
+	return first
+}

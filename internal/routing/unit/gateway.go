@@ -11,6 +11,7 @@ import (
 	configv1 "aether.io/aether/api/config/v1"
 	"aether.io/aether/internal/object"
 	"aether.io/aether/internal/routing/condition"
+	"aether.io/aether/internal/routing/entry"
 	"aether.io/aether/internal/routing/front"
 	"aether.io/aether/internal/routing/gateway"
 	"aether.io/aether/internal/routing/key"
@@ -28,7 +29,7 @@ type class struct {
 }
 
 func (u *Units) computeClass(c *sheet.Cell, n key.Name) class {
-	o, there := get[*gatewayv1.GatewayClass](u, c, n.Object(object.GatewayClass))
+	o, there := entry.Get[*gatewayv1.GatewayClass](u.entries, c, n.Object(object.GatewayClass))
 	if !there || string(o.Spec.ControllerName) != u.config.ControllerName {
 		return class{}
 	}
@@ -47,7 +48,7 @@ func (u *Units) parameters(c *sheet.Cell, group gatewayv1.Group, kind gatewayv1.
 	case n.Namespace == "":
 		return gateway.Parameters{}, fmt.Sprintf("parametersRef: %s %s: no namespace is given", kind, n.Name)
 	}
-	o, there := get[*configv1.GatewayParameters](u, c, n.Object(object.GatewayParameters))
+	o, there := entry.Get[*configv1.GatewayParameters](u.entries, c, n.Object(object.GatewayParameters))
 	if !there {
 		return gateway.Parameters{}, fmt.Sprintf("parametersRef: %s %s does not exist", kind, n)
 	}
@@ -66,7 +67,7 @@ func (g ownGateway) servable() bool {
 
 // computeGateway also claims what the Gateway cannot share with others.
 func (u *Units) computeGateway(c *sheet.Cell, n key.Name) ownGateway {
-	o, e, there := see[*gatewayv1.Gateway](u, c, n.Object(object.Gateway))
+	o, e, there := entry.See[*gatewayv1.Gateway](u.entries, c, n.Object(object.Gateway))
 	if !there {
 		return ownGateway{}
 	}
@@ -113,7 +114,7 @@ func (u *Units) site(c *sheet.Cell, n key.Name, class string) gateway.Site {
 	}
 	out := gateway.Site{Mapped: true}
 	service := key.Name{Namespace: u.config.ReleaseNamespace, Name: front.Name(n, class)}
-	if s, there := get[*corev1.Service](u, c, service.Object(object.Service)); there && front.Ours(s, n) {
+	if s, there := entry.Get[*corev1.Service](u.entries, c, service.Object(object.Service)); there && front.Ours(s, n) {
 		out.Internal, out.PublishAddresses = front.Ports(s), front.Addresses(s)
 	}
 	return out
@@ -138,19 +139,7 @@ type claim struct {
 
 // computeOwner: the oldest has it, then the first by namespace and name.
 func (u *Units) computeOwner(c *sheet.Cell, k claim) key.Name {
-	return oldest(u.claims.All(c, k))
-}
-
-// oldest is the one of the lowest age, then the first by namespace and name; zero: there
-// are none.
-func oldest(created map[key.Name]int64) key.Name {
-	var first key.Name
-	for i, n := range key.Sorted(created, key.Name.Compare) {
-		if i == 0 || created[n] < created[first] {
-			first = n
-		}
-	}
-	return first
+	return key.Oldest(u.claims.All(c, k))
 }
 
 // parent is a Gateway without what does not reach routes: certificates, generations and
@@ -184,9 +173,9 @@ func (u *Units) computeParent(c *sheet.Cell, n key.Name) parent {
 	if !out.Served {
 		return out
 	}
-	u.gateways.Put(c, n.Namespace, n, out.Scope)
-	u.gateways.Put(c, "", n, out.Scope)
-	u.scopes.Put(c, out.Scope, n, none{})
+	u.layers.Scopes.Put(c, n.Namespace, n, out.Scope)
+	u.layers.Scopes.Put(c, "", n, out.Scope)
+	u.layers.Gateways.Put(c, out.Scope, n, none{})
 	for _, s := range out.Sections {
 		if !s.Accepted() {
 			continue

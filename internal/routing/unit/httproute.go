@@ -10,6 +10,7 @@ import (
 
 	"aether.io/aether/internal/object"
 	"aether.io/aether/internal/routing/condition"
+	"aether.io/aether/internal/routing/entry"
 	"aether.io/aether/internal/routing/gateway"
 	"aether.io/aether/internal/routing/key"
 	"aether.io/aether/internal/routing/rule"
@@ -34,7 +35,7 @@ type routeParent struct {
 
 // computeRoute also hands the route's matches to its hosts, and asks for its clusters.
 func (u *Units) computeRoute(c *sheet.Cell, n key.Name) route {
-	o, e, there := see[*gatewayv1.HTTPRoute](u, c, n.Object(object.HTTPRoute))
+	o, e, there := entry.See[*gatewayv1.HTTPRoute](u.entries, c, n.Object(object.HTTPRoute))
 	if !there {
 		return route{}
 	}
@@ -94,8 +95,8 @@ type compiled struct {
 
 // compile compiles a route's rules for a Gateway, once for all that need not be told apart.
 func (u *Units) compile(c *sheet.Cell, o *gatewayv1.HTTPRoute, gw key.Name, known map[key.Name]compiled) compiled {
-	id := u.identity.Get(c, gw)
-	if !id.wanted() {
+	id := u.credentials.Identity(c, gw)
+	if !id.Wanted() {
 		gw = key.Name{}
 	}
 	if done, is := known[gw]; is {
@@ -103,19 +104,19 @@ func (u *Units) compile(c *sheet.Cell, o *gatewayv1.HTTPRoute, gw key.Name, know
 	}
 	var out compiled
 	out.Set = rule.Compile(o, func(ref *gatewayv1.BackendRef) (key.Service, condition.Problem) {
-		k, why := u.resolve(c, o.Namespace, ref)
+		k, why := u.clusters.Resolve(c, o.Namespace, ref)
 		if k == (key.Service{}) {
 			return k, why
 		}
 		out.uses = append(out.uses, k)
-		switch port := u.backend.Get(c, k); {
+		switch port := u.clusters.Backend(c, k); {
 		case !port.Invalid.IsZero():
 			return k, port.Invalid
-		case port.Policy == key.Name{} || !id.wanted():
+		case port.Policy == key.Name{} || !id.Wanted():
 			return k, condition.Problem{}
 		}
 		k.Client = gw
-		if id.shown() {
+		if id.Shown() {
 			return k, condition.Problem{}
 		}
 		why = id.Problem
@@ -126,26 +127,10 @@ func (u *Units) compile(c *sheet.Cell, o *gatewayv1.HTTPRoute, gw key.Name, know
 	return out
 }
 
-// resolve finds what a backendRef of a route in that namespace means. Whether
-// that can be a backend is not looked at.
-func (u *Units) resolve(c *sheet.Cell, namespace string, ref *gatewayv1.BackendRef) (key.Service, condition.Problem) {
-	n := key.In(namespace, ref.Namespace, ref.Name)
-	group, kind := ptr.Deref(ref.Group, ""), ptr.Deref(ref.Kind, "Service")
-	switch {
-	case group != "" || kind != "Service":
-		return key.Service{}, condition.Problemf(gatewayv1.RouteReasonInvalidKind, "backendRef %s: %s of group %q is not supported, want Service", n, kind, group)
-	case !u.granted(c, object.HTTPRoute, namespace, object.Service, n):
-		return key.Service{}, condition.Problemf(gatewayv1.RouteReasonRefNotPermitted, "backendRef %s: no ReferenceGrant in namespace %s allows it", n, n.Namespace)
-	case ref.Port == nil:
-		return key.Service{}, condition.Problemf(gatewayv1.RouteReasonBackendNotFound, "backendRef %s: a Service needs a port", n)
-	}
-	return key.Service{Service: n, Port: uint32(*ref.Port)}, condition.Problem{}
-}
-
 // namespaceLabels is the labels of a namespace. One that is only referred to exists, with
 // the label that every namespace has.
 func (u *Units) namespaceLabels(c *sheet.Cell, namespace string) labels.Set {
-	if o, there := get[*corev1.Namespace](u, c, object.Key{Kind: object.Namespace, Name: namespace}); there {
+	if o, there := entry.Get[*corev1.Namespace](u.entries, c, object.Key{Kind: object.Namespace, Name: namespace}); there {
 		return o.Labels
 	}
 	return labels.Set{corev1.LabelMetadataName: namespace}

@@ -72,10 +72,10 @@ func (u *Units) computeListener(c *sheet.Cell, k key.Port) listener {
 	slices.SortFunc(l.Origin, object.Key.Compare)
 	l.Origin = slices.Compact(l.Origin)
 	if n := gw.Clients.Connections; n > 0 && len(l.Chains) > 0 {
-		u.limits.Put(c, l.Scope, k, n)
+		u.layers.Limits.Put(c, l.Scope, k, n)
 	}
 	for _, ch := range l.Chains {
-		u.logged.Put(c, l.Scope, ch.Table, none{})
+		u.layers.Tables.Put(c, l.Scope, ch.Table, none{})
 		for _, s := range ch.Secrets {
 			u.secrets.Put(c, key.Placed[key.Name]{Scope: l.Scope, Of: s}, ch.Table.Name, none{})
 		}
@@ -86,11 +86,11 @@ func (u *Units) computeListener(c *sheet.Cell, k key.Port) listener {
 // secure finds what an HTTPS section's chain needs, and notes in l what it does not find.
 func (u *Units) secure(c *sheet.Cell, s gateway.Section, next *chain, l listener, gw ownGateway) {
 	var bad condition.Problem
-	next.Secrets, bad = u.certificates(c, s.Parent(), gw.Certificates[s.ID()])
+	next.Secrets, bad = u.credentials.Certificates(c, s.Parent(), gw.Certificates[s.ID()])
 	if s.Host != hostname.Any {
 		next.SNI = []string{s.Host}
 	}
-	verified := u.clients.Get(c, s.Table.Port)
+	verified := u.credentials.Clients(c, s.Table.Port)
 	if bad = bad.And(verified.Refs); !bad.IsZero() {
 		l.Refs[s.ID()] = bad
 	}
@@ -143,6 +143,11 @@ func (u *Units) model(k key.Port, l listener, chains []envoy.Chain, gw ownGatewa
 	}
 }
 
+// validation is how the clients of a port are to be verified; nil: not at all.
+func (u *Units) validation(c *sheet.Cell, k key.Port) *gatewayv1.FrontendTLSValidation {
+	return u.gateway.Get(c, k.Gateway).Validation(k.Port)
+}
+
 // reach is whether and where a table is reached.
 func (u *Units) reach(c *sheet.Cell, k key.Table) table.Reach {
 	l := u.listener.Get(c, k.Port)
@@ -160,7 +165,7 @@ func (u *Units) computeBound(c *sheet.Cell, k key.Port) []resource.Name {
 	for _, ch := range l.Chains {
 		m := u.chain(ch, gw)
 		if ch.Clients.Trust != "" {
-			trust = u.clients.Get(c, k).Trust
+			trust = u.credentials.Clients(c, k).Trust
 		}
 		m.PerHost = u.tables.PerHost(c, ch.Table)
 		chains = append(chains, m)

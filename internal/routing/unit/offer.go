@@ -4,6 +4,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"aether.io/aether/internal/object"
+	"aether.io/aether/internal/routing/entry"
 	"aether.io/aether/internal/routing/gateway"
 	"aether.io/aether/internal/routing/hostname"
 	"aether.io/aether/internal/routing/key"
@@ -14,7 +15,7 @@ import (
 // computeSet files a ListenerSet under the Gateway that it names, and says which that is,
 // also while nothing may be made of it.
 func (u *Units) computeSet(c *sheet.Cell, n key.Name) key.Name {
-	o, e, there := see[*gatewayv1.ListenerSet](u, c, n.Object(object.ListenerSet))
+	o, e, there := entry.See[*gatewayv1.ListenerSet](u.entries, c, n.Object(object.ListenerSet))
 	if !there {
 		return key.Name{}
 	}

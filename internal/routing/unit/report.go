@@ -5,9 +5,11 @@ import (
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	configv1 "aether.io/aether/api/config/v1"
 	"aether.io/aether/internal/object"
 	"aether.io/aether/internal/resource"
 	"aether.io/aether/internal/routing/condition"
+	"aether.io/aether/internal/routing/entry"
 	"aether.io/aether/internal/routing/gateway"
 	"aether.io/aether/internal/routing/key"
 	"aether.io/aether/internal/routing/report"
@@ -15,7 +17,7 @@ import (
 )
 
 func (u *Units) reportClass(c *sheet.Cell, n key.Name) none {
-	o, e, there := see[*gatewayv1.GatewayClass](u, c, n.Object(object.GatewayClass))
+	o, e, there := entry.See[*gatewayv1.GatewayClass](u.entries, c, n.Object(object.GatewayClass))
 	of := u.class.Get(c, n)
 	if there && of.Ours {
 		u.say(c, report.Status{
@@ -27,7 +29,7 @@ func (u *Units) reportClass(c *sheet.Cell, n key.Name) none {
 }
 
 func (u *Units) reportGateway(c *sheet.Cell, n key.Name) none {
-	_, e, there := see[*gatewayv1.Gateway](u, c, n.Object(object.Gateway))
+	_, e, there := entry.See[*gatewayv1.Gateway](u.entries, c, n.Object(object.Gateway))
 	gw := u.gateway.Get(c, n)
 	if !there || !gw.Ours {
 		return none{}
@@ -35,7 +37,7 @@ func (u *Units) reportGateway(c *sheet.Cell, n key.Name) none {
 	as := u.parent.Get(c, n)
 	known := report.Gateway{Gateway: gw.Gateway, Held: gw.Held}
 	known.Unusable = as.Unusable
-	known.Client = u.identity.Get(c, n).Problem
+	known.Client = u.credentials.Identity(c, n).Problem
 	s := report.Status{Key: n.Object(object.Gateway), Generation: e.Generation}
 	known.Sets = u.joined.Len(c, n)
 	known.Unlisted = key.Sorted(u.unlisted.All(c, n), key.Name.Compare)
@@ -70,7 +72,7 @@ func (u *Units) reportJoined(c *sheet.Cell, as parent) []report.Requirement {
 
 // reportSet is about ListenerSets that name a Gateway of ours.
 func (u *Units) reportSet(c *sheet.Cell, n key.Name) none {
-	o, e, there := see[*gatewayv1.ListenerSet](u, c, n.Object(object.ListenerSet))
+	o, e, there := entry.See[*gatewayv1.ListenerSet](u.entries, c, n.Object(object.ListenerSet))
 	if !there {
 		return none{}
 	}
@@ -120,7 +122,7 @@ func (u *Units) reportSection(c *sheet.Cell, as parent, s gateway.Section) (repo
 		}
 		known.Served = len(bound) > 0 && len(star) > 0
 		for _, n := range ch.Secrets {
-			need.Resources = append(need.Resources, names(u.secret.Get(c, n).Resource)...)
+			need.Resources = append(need.Resources, names(u.credentials.Secret(c, n).Resource)...)
 		}
 	}
 	need.Resources = sorted(slices.Concat(need.Resources, bound, star))
@@ -128,7 +130,7 @@ func (u *Units) reportSection(c *sheet.Cell, as parent, s gateway.Section) (repo
 }
 
 func (u *Units) reportRoute(c *sheet.Cell, n key.Name) none {
-	_, e, there := see[*gatewayv1.HTTPRoute](u, c, n.Object(object.HTTPRoute))
+	_, e, there := entry.See[*gatewayv1.HTTPRoute](u.entries, c, n.Object(object.HTTPRoute))
 	r := u.route.Get(c, n)
 	if !there || len(r.Parents) == 0 {
 		return none{}
@@ -146,7 +148,7 @@ func (u *Units) reportRoute(c *sheet.Cell, n key.Name) none {
 			continue
 		}
 		for _, b := range p.Rules.Backends {
-			need = append(need, u.needs(c, b)...)
+			need = append(need, names(u.clusters.Resources(c, b)...)...)
 		}
 		s.Live = append(s.Live, report.Requirement{Scope: p.Scope, Parent: i, Resources: sorted(need)})
 	}
@@ -161,10 +163,29 @@ func (u *Units) lacking(c *sheet.Cell, p routeParent) []condition.Problem {
 	}
 	var list []condition.Problem
 	for _, k := range p.Rules.Asked {
-		if why := u.cluster.Get(c, k).Lack; why != "" {
+		if why := u.clusters.Get(c, k).Lack; why != "" {
 			list = append(list, condition.Problemf(report.ReasonNoEndpoints,
 				"Service %s port %d has no endpoint, what is sent to it gets 503: %s", k.Service, k.Port, why))
 		}
 	}
 	return list
+}
+
+// reportMeshConfig: it is applied when every scope that takes it runs its runtime layer.
+func (u *Units) reportMeshConfig(c *sheet.Cell, n key.Name) none {
+	o, e, there := entry.See[*configv1.MeshConfig](u.entries, c, n.Object(object.MeshConfig))
+	if !there || n.Name != configv1.MeshConfigName {
+		return none{}
+	}
+	s := report.Status{
+		Key: n.Object(object.MeshConfig), Generation: e.Generation,
+		Value: report.MeshConfig(o, u.layers.Effective(c, n.Namespace)),
+	}
+	for _, in := range u.layers.ScopesOf(c, n.Namespace) {
+		if layer := u.layers.Get(c, in); len(layer) > 0 {
+			s.Live = append(s.Live, report.Requirement{Scope: in, Resources: layer})
+		}
+	}
+	u.say(c, s)
+	return none{}
 }

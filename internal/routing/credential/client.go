@@ -1,4 +1,4 @@
-package unit
+package credential
 
 import (
 	"slices"
@@ -14,9 +14,9 @@ import (
 	"aether.io/aether/internal/routing/sheet"
 )
 
-// clients is how those of a port's HTTPS sections are verified. The zero value asks for
+// Clients is how those of a port's HTTPS sections are verified. The zero value asks for
 // no certificate.
-type clients struct {
+type Clients struct {
 	Wanted   bool
 	Optional bool               // also those are served whose certificate does not verify
 	Trust    *resource.Resource // nil: nobody can be verified, and nobody is served
@@ -27,17 +27,17 @@ type clients struct {
 
 // computeClients: authorities that are not good are left out, which refuses more clients
 // and never serves one that should not be.
-func (u *Units) computeClients(c *sheet.Cell, k key.Port) clients {
-	v := u.gateway.Get(c, k.Gateway).Validation(k.Port)
+func (m *Credentials) computeClients(c *sheet.Cell, k key.Port) Clients {
+	v := m.validation(c, k)
 	if v == nil {
-		return clients{}
+		return Clients{}
 	}
-	out := clients{Wanted: true, Optional: v.Mode == gatewayv1.AllowInsecureFallback, Name: k.String() + "/clients"}
-	m := envoy.Trust{Name: out.Name, Origin: []object.Key{k.Gateway.Object(object.Gateway)}}
+	out := Clients{Wanted: true, Optional: v.Mode == gatewayv1.AllowInsecureFallback, Name: k.String() + "/clients"}
+	model := envoy.Trust{Name: out.Name, Origin: []object.Key{k.Gateway.Object(object.Gateway)}}
 	var bad []string
 	for _, ref := range v.CACertificateRefs {
 		n := key.In(k.Gateway.Namespace, ref.Namespace, ref.Name)
-		pem, why := u.authorities(c, k.Gateway.Namespace, n, &ref)
+		pem, why := m.authorities(c, k.Gateway.Namespace, n, &ref)
 		if !why.IsZero() {
 			bad = append(bad, why.Message)
 			if out.Refs.IsZero() {
@@ -47,15 +47,15 @@ func (u *Units) computeClients(c *sheet.Cell, k key.Port) clients {
 		if pem == nil {
 			continue
 		}
-		m.Authorities = append(m.Authorities, pem...)
-		m.Origin = append(m.Origin, n.Object(object.ConfigMap))
+		model.Authorities = append(model.Authorities, pem...)
+		model.Origin = append(model.Origin, n.Object(object.ConfigMap))
 	}
 	out.Refs.Message = strings.Join(bad, "; ")
-	slices.SortFunc(m.Origin, object.Key.Compare)
-	m.Origin = slices.Compact(m.Origin)
+	slices.SortFunc(model.Origin, object.Key.Compare)
+	model.Origin = slices.Compact(model.Origin)
 	var err error
-	if len(m.Authorities) > 0 {
-		out.Trust, err = m.Resource()
+	if len(model.Authorities) > 0 {
+		out.Trust, err = model.Resource()
 	}
 	if err != nil || out.Trust == nil {
 		out.Trust, out.Rejected = nil, condition.Problemf(gatewayv1.ListenerReasonNoValidCACertificate, "no caCertificateRef is good, so no client can be verified")
@@ -65,14 +65,14 @@ func (u *Units) computeClients(c *sheet.Cell, k key.Port) clients {
 
 // authorities resolves one caCertificateRef: what it is good for, if anything, and what is
 // wrong.
-func (u *Units) authorities(c *sheet.Cell, from string, n key.Name, ref *gatewayv1.ObjectReference) ([]byte, condition.Problem) {
+func (m *Credentials) authorities(c *sheet.Cell, from string, n key.Name, ref *gatewayv1.ObjectReference) ([]byte, condition.Problem) {
 	switch {
 	case ref.Group != "" || ref.Kind != "ConfigMap":
 		return nil, condition.Problemf(gatewayv1.ListenerReasonInvalidCACertificateKind, "caCertificateRef %s: %s of group %q is not supported, want ConfigMap", n, ref.Kind, ref.Group)
-	case !u.granted(c, object.Gateway, from, object.ConfigMap, n):
+	case !m.entries.Granted(c, object.Gateway, from, object.ConfigMap, n):
 		return nil, condition.Problemf(gatewayv1.ListenerReasonRefNotPermitted, "caCertificateRef %s: no ReferenceGrant in namespace %s allows it", n, n.Namespace)
 	}
-	b := u.bundle.Get(c, n.Object(object.ConfigMap))
+	b := m.bundle.Get(c, n.Object(object.ConfigMap))
 	var why condition.Problem
 	if b.Problem != "" {
 		why = condition.Problemf(gatewayv1.ListenerReasonInvalidCACertificateRef, "caCertificateRef: ConfigMap %s: %s", n, b.Problem)

@@ -1,4 +1,4 @@
-package unit
+package credential
 
 import (
 	"slices"
@@ -11,26 +11,21 @@ import (
 	"aether.io/aether/internal/object"
 	"aether.io/aether/internal/routing/certificate"
 	"aether.io/aether/internal/routing/condition"
+	"aether.io/aether/internal/routing/entry"
 	"aether.io/aether/internal/routing/key"
 	"aether.io/aether/internal/routing/sheet"
 )
 
-func (u *Units) computeSecret(c *sheet.Cell, n key.Name) certificate.Certificate {
+func (m *Credentials) computeSecret(c *sheet.Cell, n key.Name) certificate.Certificate {
 	k := n.Object(object.Secret)
-	o, _ := get[*corev1.Secret](u, c, k)
-	return certificate.Read(n, o).Behind(u.refused(c, k))
+	o, _ := entry.Get[*corev1.Secret](m.entries, c, k)
+	return certificate.Read(n, o).Behind(m.entries.Refused(c, k))
 }
 
-// shipSecret puts a certificate into a world in which some listener uses it.
-func (u *Units) shipSecret(c *sheet.Cell, k key.Placed[key.Name]) none {
-	u.put(c, k.Scope, u.secret.Get(c, k.Of).Resource)
-	return none{}
-}
-
-// certificates resolves the certificateRefs of one section. Those that are good are
+// Certificates resolves the certificateRefs of one section. Those that are good are
 // served while there is one; the problem is the first of what is not as it is written, and
 // names all.
-func (u *Units) certificates(c *sheet.Cell, of key.Parent, refs []gatewayv1.SecretObjectReference) ([]key.Name, condition.Problem) {
+func (m *Credentials) Certificates(c *sheet.Cell, of key.Parent, refs []gatewayv1.SecretObjectReference) ([]key.Name, condition.Problem) {
 	invalid := gatewayv1.ListenerReasonInvalidCertificateRef
 	if len(refs) == 0 {
 		return nil, condition.Problemf(invalid, "no certificateRefs are given")
@@ -40,7 +35,7 @@ func (u *Units) certificates(c *sheet.Cell, of key.Parent, refs []gatewayv1.Secr
 	missing := false
 	for i := range refs {
 		n := key.In(of.Namespace, refs[i].Namespace, refs[i].Name)
-		there, why := u.certificate(c, of, n, &refs[i])
+		there, why := m.certificate(c, of, n, &refs[i])
 		if !why.IsZero() {
 			bad = append(bad, why)
 		}
@@ -66,16 +61,16 @@ func (u *Units) certificates(c *sheet.Cell, of key.Parent, refs []gatewayv1.Secr
 
 // certificate resolves one certificateRef: whether there is something to serve, and what
 // is wrong.
-func (u *Units) certificate(c *sheet.Cell, of key.Parent, n key.Name, ref *gatewayv1.SecretObjectReference) (there bool, why condition.Problem) {
+func (m *Credentials) certificate(c *sheet.Cell, of key.Parent, n key.Name, ref *gatewayv1.SecretObjectReference) (there bool, why condition.Problem) {
 	invalid := gatewayv1.ListenerReasonInvalidCertificateRef
 	group, kind := ptr.Deref(ref.Group, ""), ptr.Deref(ref.Kind, "Secret")
 	switch {
 	case group != "" || kind != "Secret":
 		return false, condition.Problemf(invalid, "certificateRef %s: %s of group %q is not supported, want Secret", n, kind, group)
-	case !u.granted(c, of.Kind, of.Namespace, object.Secret, n):
+	case !m.entries.Granted(c, of.Kind, of.Namespace, object.Secret, n):
 		return false, condition.Problemf(gatewayv1.ListenerReasonRefNotPermitted, "certificateRef %s: no ReferenceGrant in namespace %s allows it", n, n.Namespace)
 	}
-	s := u.secret.Get(c, n)
+	s := m.secret.Get(c, n)
 	if s.Problem != "" {
 		why = condition.Problemf(invalid, "certificateRef: Secret %s: %s", n, s.Problem)
 	}
