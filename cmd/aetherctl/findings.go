@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"aether.io/aether/internal/inspect"
-	"aether.io/aether/internal/standalone"
+	"aether.io/aether/internal/standalone/view"
 )
 
 // findings is what is known of objects and of the manifests.
@@ -49,14 +49,14 @@ func (i *instance) findings(ctx context.Context) (findings, error) {
 func (f findings) toLookAt() []string {
 	var list []string
 	for _, d := range f.docs {
-		for _, t := range standalone.Trouble(d) {
-			list = append(list, standalone.ObjectName(d)+": "+t)
+		for _, t := range view.Trouble(d) {
+			list = append(list, view.ObjectName(d)+": "+t)
 		}
 	}
 	for _, o := range f.idle {
 		why := "has no status yet"
 		if f.settled {
-			why = standalone.WhyIdle(o)
+			why = view.WhyIdle(o)
 		}
 		list = append(list, o+": "+why)
 	}
@@ -121,7 +121,7 @@ func parts(object string) (kind, namespace, name string) {
 func (f findings) objects() []string {
 	list := slices.Clone(f.idle)
 	for _, d := range f.docs {
-		list = append(list, standalone.ObjectName(d))
+		list = append(list, view.ObjectName(d))
 	}
 	for _, p := range f.problems {
 		if p.Object != "" && p.Severity != ignored {
@@ -144,7 +144,7 @@ func (f findings) pick(q query) (findings, error) {
 	}
 	return findings{
 		settled:  f.settled,
-		docs:     keep(f.docs, func(d inspect.StatusDocument) bool { return q.has(standalone.ObjectName(d)) }),
+		docs:     keep(f.docs, func(d inspect.StatusDocument) bool { return q.has(view.ObjectName(d)) }),
 		idle:     keep(f.idle, q.has),
 		problems: keep(f.problems, func(p problem) bool { return p.Severity != ignored && (p.Object == "" || q.has(p.Object)) }),
 	}, nil

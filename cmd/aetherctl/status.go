@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"aether.io/aether/internal/inspect"
-	"aether.io/aether/internal/standalone"
+	"aether.io/aether/internal/standalone/view"
 )
 
 func statusCommand() *cobra.Command {
@@ -112,7 +112,7 @@ func (f findings) printStatuses(w io.Writer) {
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	row(t, "OBJECT", "GENERATION", "CONDITIONS")
 	for _, d := range f.docs {
-		row(t, standalone.ObjectName(d), strconv.FormatInt(d.Generation, 10), conditions(d))
+		row(t, view.ObjectName(d), strconv.FormatInt(d.Generation, 10), conditions(d))
 	}
 	for _, o := range f.idle {
 		row(t, o, "", "none")
@@ -122,7 +122,7 @@ func (f findings) printStatuses(w io.Writer) {
 
 // conditions is the object's own conditions, or those of each of its parents.
 func conditions(d inspect.StatusDocument) string {
-	parts, err := standalone.Parts(d)
+	parts, err := view.Parts(d)
 	if err != nil {
 		return err.Error()
 	}
@@ -132,9 +132,9 @@ func conditions(d inspect.StatusDocument) string {
 		switch kind {
 		case "listener": // what is wrong with it is told below the table
 		case "":
-			out = append(out, standalone.Conditions(p.Conditions))
+			out = append(out, view.Conditions(p.Conditions))
 		default:
-			out = append(out, name+": "+standalone.Conditions(p.Conditions))
+			out = append(out, name+": "+view.Conditions(p.Conditions))
 		}
 	}
 	return strings.Join(out, "; ")
@@ -161,7 +161,7 @@ func printList(w io.Writer, mark, what string, list []string) {
 	}
 	fmt.Fprintf(w, "\n%s%d %s:\n", mark, len(list), what)
 	for _, l := range list {
-		fmt.Fprintf(w, "%s  %s\n", mark, standalone.OneLine(l))
+		fmt.Fprintf(w, "%s  %s\n", mark, view.OneLine(l))
 	}
 }
 

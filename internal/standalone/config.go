@@ -1,7 +1,8 @@
 // Package standalone runs Aether on one machine from a directory of manifests: it starts
 // the real controller, proxy and Envoy as processes of their own, introduces them to each
-// other (control ports, a token, a trust bundle's place), keeps them running, and tells a
-// person what happens. It routes nothing and decides nothing about configuration.
+// other (control ports, a token, a trust bundle's place), keeps them running, and says to its
+// narrator what it does. It routes nothing and decides nothing about configuration, and what
+// a person reads is the narrator's.
 package standalone
 
 import (

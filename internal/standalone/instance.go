@@ -19,6 +19,8 @@ import (
 	"aether.io/aether/internal/child"
 	"aether.io/aether/internal/run"
 	"aether.io/aether/internal/spiffeid"
+	"aether.io/aether/internal/standalone/narrator"
+	"aether.io/aether/internal/standalone/poll"
 	"aether.io/aether/internal/statedir"
 	"aether.io/aether/internal/svid"
 )
@@ -57,15 +59,15 @@ func (in *Instance) Run(ctx context.Context) error {
 		return err
 	}
 	defer release()
-	n := newNarrator(in.c)
+	n := in.narrator()
 	narrated := make(chan struct{})
 	narration, silence := context.WithCancel(context.WithoutCancel(ctx)) // it tells of the stop too
 	go func() {
 		defer close(narrated)
-		n.narrate(narration)
+		n.Run(narration)
 	}()
 	defer func() { silence(); <-narrated }()
-	n.say("start", "starting on the manifests in %s; state in %s", in.c.Dir, in.c.State.Root())
+	n.Say("start", "starting on the manifests in %s; state in %s", in.c.Dir, in.c.State.Root())
 	// What an instance that was killed left would be taken for ours. All else that it left is
 	// good until there is something better: the disk may be full.
 	_ = os.Remove(in.c.State.Ready())
@@ -94,19 +96,20 @@ func (in *Instance) Run(ctx context.Context) error {
 	control, stopControl := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopControl()
 
-	parts, err := in.parts(control, envoy, n, sockets, logs)
+	r := &running{pids: map[string]int{}}
+	parts, err := in.parts(control, envoy, n, r, sockets, logs)
 	if err != nil {
 		return err
 	}
 	parts = append(parts, run.Part{Name: "state directory", Run: func(ctx context.Context) error {
-		return in.watchState(ctx, n, logs, settings)
+		return in.watchState(ctx, n, r, logs, settings)
 	}}, run.Part{Name: "settings", Run: func(ctx context.Context) error {
-		n.keep(ctx, in.c.State.Settings(), settings)
+		keep(ctx, n, in.c.State.Settings(), settings)
 		<-ctx.Done()
 		return ctx.Err()
 	}}, run.Part{Name: "stop", Run: func(ctx context.Context) error {
 		<-ctx.Done()
-		n.say("stopping", "stopping, once no request is active or after %s; Ctrl-C again stops at once", in.c.Drain)
+		n.Say("stopping", "stopping, once no request is active or after %s; Ctrl-C again stops at once", in.c.Drain)
 		in.drain(context.WithoutCancel(ctx))
 		stopEnvoy()
 		stopControl()
@@ -115,8 +118,15 @@ func (in *Instance) Run(ctx context.Context) error {
 	if err := run.All(ctx, in.c.Log, in.c.Drain+3*child.DefaultGrace, parts...); err != nil {
 		return err
 	}
-	n.say("stopped", "stopped")
+	n.Say("stopped", "stopped")
 	return nil
+}
+
+// narrator tells of the instance from now on.
+func (in *Instance) narrator() *narrator.Narrator {
+	return narrator.New(narrator.Config{
+		Dir: in.c.Dir, State: in.c.State, Bind: in.c.Bind, PortOffset: in.c.PortOffset, Out: in.c.Out, JSON: in.c.JSON,
+	})
 }
 
 // inUse says who has the state directory.
@@ -143,7 +153,7 @@ func ReadSettings(d statedir.Dir) (Settings, error) {
 
 // parts lists everything that runs. Processes have contexts of their own because they
 // are stopped later than the rest.
-func (in *Instance) parts(control, envoy context.Context, n *narrator, sockets *controlPorts, logs *logFiles) ([]run.Part, error) {
+func (in *Instance) parts(control, envoy context.Context, n *narrator.Narrator, r *running, sockets *controlPorts, logs *logFiles) ([]run.Part, error) {
 	var parts []run.Part
 	add := func(own context.Context, name string, command func() *exec.Cmd) error {
 		var logged int64 // where in its log this run of the process began; child calls in turn
@@ -155,7 +165,10 @@ func (in *Instance) parts(control, envoy context.Context, n *narrator, sockets *
 				logged = info.Size()
 			}
 			return cmd
-		}, OnStart: func(pid int) { n.started(name, pid) }, OnExit: func(e child.Exit) { n.lastWords(name, e, logged) }})
+		}, OnStart: func(pid int) {
+			n.Started(name, pid)
+			r.started(name, pid)
+		}, OnExit: func(e child.Exit) { n.Ended(name, e, logged) }})
 		if err != nil {
 			return err
 		}
@@ -175,9 +188,9 @@ func (in *Instance) parts(control, envoy context.Context, n *narrator, sockets *
 		add(envoy, "envoy", in.envoy),
 	)
 	parts = append(parts,
-		run.Part{Name: "controller events", Run: func(ctx context.Context) error { return n.follow(ctx, "controller", in.c.State.ControllerSocket()) }},
-		run.Part{Name: "proxy events", Run: func(ctx context.Context) error { return n.follow(ctx, "proxy", in.c.State.ProxySocket()) }},
-		run.Part{Name: "readiness", Run: n.awaitReady},
+		run.Part{Name: "controller events", Run: func(ctx context.Context) error { return n.Follow(ctx, "controller", in.c.State.ControllerSocket()) }},
+		run.Part{Name: "proxy events", Run: func(ctx context.Context) error { return n.Follow(ctx, "proxy", in.c.State.ProxySocket()) }},
+		run.Part{Name: "readiness", Run: func(ctx context.Context) error { return in.readiness(ctx, n, r) }},
 	)
 	return parts, err
 }
@@ -222,7 +235,7 @@ func (c *controlPorts) close() {
 
 // introduce writes the token that stands for the proxy, at the controller's and at the
 // proxy's place. Where a new one cannot be written, that of before is as good, if it is whole.
-func (in *Instance) introduce(ctx context.Context, n *narrator) error {
+func (in *Instance) introduce(ctx context.Context, n *narrator.Narrator) error {
 	before, known := in.introduced(ctx)
 	entry := attest.Entry{Token: attest.NewToken(), Identity: attest.Identity{
 		Namespace: ReleaseNamespace, ServiceAccount: spiffeid.SharedProxyAccount,
@@ -238,12 +251,12 @@ func (in *Instance) introduce(ctx context.Context, n *narrator) error {
 	}
 	switch {
 	case err != nil && known:
-		n.say("state", "! the proxy keeps the token that it had: %v", err)
+		n.Say("state", "! the proxy keeps the token that it had: %v", err)
 	case err != nil:
 		return fmt.Errorf("introduce the proxy to the controller: %w", err)
 	case known:
 		if err := attest.WriteTokenFile(in.c.State.Tokens(), accepted[:1]); err != nil {
-			n.say("state", "! the proxy's token of before is still accepted: %v", err)
+			n.Say("state", "! the proxy's token of before is still accepted: %v", err)
 		}
 	}
 	return nil
@@ -357,7 +370,7 @@ func closeAll(files map[string]*os.File) {
 // has written it. What an earlier start left may be right too, but only the proxy knows.
 func (in *Instance) awaitBootstrap(ctx context.Context) error {
 	var d net.Dialer
-	return poll(ctx, func() bool {
+	return poll.Until(ctx, func() bool {
 		conn, err := d.DialContext(ctx, "unix", in.c.State.ProxySocket())
 		if err != nil {
 			return false

@@ -1,4 +1,4 @@
-package standalone
+package narrator
 
 import (
 	"context"
@@ -30,7 +30,7 @@ func boundPorts(ctx context.Context, controller *inspect.Client) (ports []uint32
 }
 
 // tellPorts tells how ports differ from those that were told. The caller holds mu.
-func (n *narrator) tellPorts(at time.Time, ports []uint32) {
+func (n *Narrator) tellPorts(at time.Time, ports []uint32) {
 	without := func(list, other []uint32) []uint32 {
 		return slices.DeleteFunc(slices.Clone(list), func(p uint32) bool { return slices.Contains(other, p) })
 	}
@@ -52,7 +52,7 @@ func (n *narrator) tellPorts(at time.Time, ports []uint32) {
 const noListener = "! no listener is bound: no traffic is served"
 
 // addresses is where ports of ours are reached.
-func (n *narrator) addresses(ports []uint32) string {
+func (n *Narrator) addresses(ports []uint32) string {
 	var where []string
 	for _, p := range ports {
 		where = append(where, net.JoinHostPort(n.c.Bind, strconv.FormatUint(uint64(p), 10)))

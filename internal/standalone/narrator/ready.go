@@ -1,4 +1,4 @@
-package standalone
+package narrator
 
 import (
 	"context"
@@ -8,31 +8,33 @@ import (
 	"strconv"
 	"time"
 
-	"aether.io/aether/internal/atomicfile"
 	"aether.io/aether/internal/discovery/health"
 	"aether.io/aether/internal/inspect"
+	"aether.io/aether/internal/standalone/poll"
+	"aether.io/aether/internal/standalone/view"
 )
 
 // stillStarting is how long a start may take before it is told what it waits for, and how
 // often that is told again.
 const stillStarting = 5 * time.Second
 
-// awaitReady waits until the proxy is ready and Gateways have been looked at, says so,
-// and then watches statuses until ctx is done.
-func (n *narrator) awaitReady(ctx context.Context) error {
+// AwaitReady waits until the proxy is ready and Gateways have been looked at, and says so.
+// It returns when that was.
+func (n *Narrator) AwaitReady(ctx context.Context) (time.Time, error) {
 	proxy, controller := inspect.NewClient(n.c.State.ProxySocket()), inspect.NewClient(n.c.State.ControllerSocket())
 	defer proxy.Close()
 	defer controller.Close()
 	if err := n.awaitProxy(ctx, proxy); err != nil {
-		return err
+		return time.Time{}, err
 	}
 	statuses := settledStatuses(ctx, controller, patience)
 	if ctx.Err() != nil {
-		return ctx.Err()
+		return time.Time{}, ctx.Err()
 	}
 	now := time.Now()
 	ports, known := boundPorts(ctx, controller)
 	n.mu.Lock()
+	defer n.mu.Unlock()
 	n.tellServed(now, statuses, ports, known)
 	if n.c.JSON {
 		n.print(line{At: now, Kind: "ready", Message: "ready"})
@@ -42,50 +44,13 @@ func (n *narrator) awaitReady(ctx context.Context) error {
 		fmt.Fprintln(n.c.Out, "ready")
 	}
 	n.ready = true
-	n.mu.Unlock()
-	ctx, cancel := context.WithCancel(ctx)
-	marked := make(chan struct{})
-	go func() {
-		defer close(marked)
-		n.keep(ctx, n.c.State.Ready(), []byte(now.UTC().Format(time.RFC3339Nano)+"\n"))
-	}()
-	defer func() { cancel(); <-marked }()
-	return n.watch(ctx, controller)
-}
-
-// The back-off of a file that cannot be written.
-const (
-	firstRetry = time.Second
-	lastRetry  = 30 * time.Second
-)
-
-// keep writes a file of the supervisor's own. A disk that is full is no reason to stop
-// serving: it is told, and tried again until ctx is done.
-func (n *narrator) keep(ctx context.Context, path string, text []byte) {
-	// Exits: it is written, or ctx is done.
-	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
-		err := atomicfile.Write(path, text, 0o600)
-		if err == nil && wait > firstRetry {
-			n.say("state", "%s is written now", path)
-		}
-		if err == nil {
-			return
-		}
-		if wait == firstRetry {
-			n.say("state", "! %v; it is tried again", err)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(wait):
-		}
-	}
+	return now, nil
 }
 
 // awaitProxy waits until the proxy is configured. A wait that is long is explained.
-func (n *narrator) awaitProxy(ctx context.Context, proxy *inspect.Client) error {
+func (n *Narrator) awaitProxy(ctx context.Context, proxy *inspect.Client) error {
 	told := time.Now()
-	return poll(ctx, func() bool {
+	return poll.Until(ctx, func() bool {
 		var s health.State
 		err := proxy.Get(ctx, inspect.ReadyPath, &s)
 		if err == nil && (s.State == health.Ready || s.State == health.Degraded) {
@@ -99,20 +64,20 @@ func (n *narrator) awaitProxy(ctx context.Context, proxy *inspect.Client) error 
 		if err == nil {
 			why = reasonProse(s)
 		}
-		n.say("starting", "still starting: %s (logs in %s)", why, filepath.Dir(n.c.State.Log("proxy")))
+		n.Say("starting", "still starting: %s (logs in %s)", why, filepath.Dir(n.c.State.Log("proxy")))
 		return false
 	})
 }
 
 // tellServed says what is served, and what is not. The caller holds mu.
-func (n *narrator) tellServed(at time.Time, statuses answer, ports []uint32, known bool) {
+func (n *Narrator) tellServed(at time.Time, statuses answer, ports []uint32, known bool) {
 	say := func(text string) { n.print(line{At: at, Kind: "served", Message: text}) }
-	gateways := Gateways(statuses.docs)
+	gateways := view.Gateways(statuses.docs)
 	for _, g := range gateways {
-		n.print(line{At: at, Process: "controller", Kind: "gateway", Message: g.String(), Detail: g.raw})
+		n.print(line{At: at, Process: "controller", Kind: "gateway", Message: g.String(), Detail: g.Raw})
 	}
 	n.tellTroubles(at, statuses)
-	if slices.ContainsFunc(gateways, Gateway.portUnavailable) {
+	if slices.ContainsFunc(gateways, view.Gateway.PortUnavailable) {
 		say("! a port cannot be bound, its listener says why: free it, or move all listeners with " + n.otherOffset() + "; ports below 1024 are usually for root only")
 	}
 	switch {
@@ -128,7 +93,7 @@ func (n *narrator) tellServed(at time.Time, statuses answer, ports []uint32, kno
 }
 
 // otherOffset is the flag that would help, where the one that was given does not.
-func (n *narrator) otherOffset() string {
+func (n *Narrator) otherOffset() string {
 	if n.c.PortOffset > 0 {
 		return "another --port-offset than " + strconv.Itoa(n.c.PortOffset)
 	}
@@ -153,7 +118,7 @@ const patience = 3 * time.Second
 func settledStatuses(ctx context.Context, controller *inspect.Client, patience time.Duration) answer {
 	until := time.Now().Add(patience)
 	var a answer
-	_ = poll(ctx, func() bool { // a wait that ended early has what there is
+	_ = poll.Until(ctx, func() bool { // a wait that ended early has what there is
 		began := time.Now()
 		var now inspect.Statuses
 		if controller.Get(ctx, inspect.StatusPath, &now) == nil {
@@ -166,26 +131,5 @@ func settledStatuses(ctx context.Context, controller *inspect.Client, patience t
 
 // calm reports whether nothing is about to change by itself, as far as is known.
 func (a answer) calm() bool {
-	return a.given && a.settled && !slices.ContainsFunc(Gateways(a.docs), Gateway.pending)
+	return a.given && a.settled && !slices.ContainsFunc(view.Gateways(a.docs), view.Gateway.Pending)
 }
-
-// poll calls ok until it is true or ctx is done. What takes long is called less often, so
-// that asking does not disturb who is asked.
-func poll(ctx context.Context, ok func() bool) error {
-	const often = 10 * time.Millisecond
-	// Exits: ok, or ctx is done.
-	for {
-		began := time.Now()
-		if ok() {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(max(often, rest(time.Since(began)))):
-		}
-	}
-}
-
-// rest is how long to wait after a question that took so long.
-func rest(took time.Duration) time.Duration { return 10 * took }

@@ -2,52 +2,22 @@ package standalone
 
 import (
 	"bytes"
-	"errors"
+	"context"
 	"os"
 	"path/filepath"
-	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"aether.io/aether/internal/attest"
-	"aether.io/aether/internal/child"
+	"aether.io/aether/internal/standalone/narrator"
 	"aether.io/aether/internal/statedir"
 	"aether.io/aether/internal/svid"
 )
 
-func TestAnEndReadsAsProse(t *testing.T) {
-	for want, c := range map[string]struct {
-		exit  child.Exit
-		words string
-	}{
-		"envoy ended with exit status 1 and said last: no such option (/log); it is started again":             {child.Exit{State: "exit status 1", InARow: 1}, "no such option"},
-		"envoy ended with exit status 1 and said last: nothing (/log); 3 times in a row, tried again in 400ms": {child.Exit{State: "exit status 1", InARow: 3, Wait: 400 * time.Millisecond}, ""},
-		"envoy was ended (signal: killed); it is started again":                                                {child.Exit{State: "signal: killed", Signaled: true, InARow: 1}, "all is well"},
-		"envoy cannot be started: no such file; 2 times in a row, tried again in 200ms":                        {child.Exit{Err: errors.New("no such file"), InARow: 2, Wait: 200 * time.Millisecond}, ""},
-	} {
-		if got := endProse("envoy", c.exit, c.words, "/log"); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
-	}
-}
-
-func TestOneThatEndsAgainAndAgainIsToldLessAndLess(t *testing.T) {
-	var out bytes.Buffer
-	n := newNarrator(Config{State: state(t), Out: &out})
-	for i := 1; i <= 20; i++ {
-		n.lastWords("envoy", child.Exit{State: "exit status 1", InARow: i}, 0)
-	}
-	n.flush(time.Time{})
-	if got := strings.Count(out.String(), "envoy ended"); got != 5 { // after 1, 2, 4, 8, 16
-		t.Errorf("told %d times:\n%s", got, out.String())
-	}
-	n.ended["envoy"] = time.Now().Add(-2 * endTold)
-	n.lastWords("envoy", child.Exit{State: "exit status 1", InARow: 21}, 0)
-	n.flush(time.Time{})
-	if !strings.Contains(out.String(), "21 times in a row") {
-		t.Errorf("not told after a while:\n%s", out.String())
-	}
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // state is a directory that an instance has made.
 func state(t *testing.T) statedir.Dir {
@@ -79,7 +49,7 @@ func TestTheProxyAlwaysHasATokenThatIsAccepted(t *testing.T) {
 	d := state(t)
 	var out bytes.Buffer
 	in := &Instance{c: Config{State: d, Out: &out}}
-	n := newNarrator(in.c)
+	n := in.narrator()
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -113,3 +83,33 @@ func TestTheProxyAlwaysHasATokenThatIsAccepted(t *testing.T) {
 		must(os.Remove(aside))
 	}
 }
+
+func TestThatReadyCannotBeWrittenStopsNothing(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "d")
+	state, err := statedir.Of(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := make(chan struct{})
+	n := narrator.New(narrator.Config{State: state, Out: writer(sync.OnceFunc(func() { close(told) }))})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	done := make(chan struct{})
+	go func() { defer close(done); keep(ctx, n, state.Ready(), nil) }()
+	narrated := make(chan struct{})
+	go func() { defer close(narrated); n.Run(ctx) }()
+	defer func() { cancel(); <-narrated }()
+	<-told // the directory is not there
+	if err := os.Mkdir(root, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	<-done
+	if _, err := os.Stat(state.Ready()); err != nil {
+		t.Fatalf("the file is not made though it could be: %v", err)
+	}
+}
+
+// writer calls itself for each write.
+type writer func()
+
+func (w writer) Write(b []byte) (int, error) { w(); return len(b), nil }

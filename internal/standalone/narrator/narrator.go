@@ -1,9 +1,16 @@
-package standalone
+// Package narrator tells a person, or a program, what happens in an instance: what the
+// processes' journals say, what its supervisor says of itself, whose status turns bad, and
+// when the instance is ready. It starts and ends no process and makes no file: its
+// supervisor calls it, it asks the processes on their sockets and looks into their logs, and
+// lines go to an output.
+package narrator
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/bits"
 	"os"
 	"slices"
@@ -14,11 +21,22 @@ import (
 	"aether.io/aether/internal/child"
 	"aether.io/aether/internal/inspect"
 	"aether.io/aether/internal/journal"
+	"aether.io/aether/internal/standalone/view"
+	"aether.io/aether/internal/statedir"
 )
 
-// narrator tells a person, or a program, what happens: what the processes' journals
-// say, whose status turns bad, and when the instance is ready.
-type narrator struct {
+// Config is what a Narrator is made from.
+type Config struct {
+	Dir        string       // of manifests
+	State      statedir.Dir // where the sockets and the logs of the processes are
+	Bind       string       // IP that listeners bind
+	PortOffset int          // that was added to each listener's port
+	Out        io.Writer    // what is told; one write for each line
+	JSON       bool         // one JSON object a line instead of prose
+}
+
+// Narrator tells of one instance.
+type Narrator struct {
 	c     Config
 	began time.Time
 
@@ -33,11 +51,12 @@ type narrator struct {
 	pids     map[string]int       // of each process, as it was started last
 	ended    map[string]time.Time // when the end of each process was told last
 
-	look chan struct{} // capacity 1: statuses may have changed; taken by watch
+	look chan struct{} // capacity 1: statuses may have changed; taken by Watch
 }
 
-func newNarrator(c Config) *narrator {
-	return &narrator{c: c, began: time.Now(), troubles: newTroubles(), away: map[string]bool{}, asked: map[string]int{}, starts: map[string]int{}, pids: map[string]int{}, ended: map[string]time.Time{}, look: make(chan struct{}, 1)}
+// New makes a Narrator whose instance starts now.
+func New(c Config) *Narrator {
+	return &Narrator{c: c, began: time.Now(), troubles: newTroubles(), away: map[string]bool{}, asked: map[string]int{}, starts: map[string]int{}, pids: map[string]int{}, ended: map[string]time.Time{}, look: make(chan struct{}, 1)}
 }
 
 // line is one line of JSON output.
@@ -49,15 +68,15 @@ type line struct {
 	Detail  json.RawMessage `json:"detail,omitempty"`
 }
 
-// follow tells the events of one process, over its restarts, until ctx is done.
-func (n *narrator) follow(ctx context.Context, process, socket string) error {
+// Follow tells the events of one process, over its restarts, until ctx is done.
+func (n *Narrator) Follow(ctx context.Context, process, socket string) error {
 	client := inspect.NewClient(socket)
 	defer client.Close()
 	var since uint64
 	run := 0
 	// Exits: ctx is done.
 	for {
-		if now := n.run(process); now != run {
+		if now := n.startsOf(process); now != run {
 			run, since = now, 0 // a new process counts its events anew
 		}
 		_ = client.Follow(ctx, since, func(e inspect.Event) { // it ends with the process, which is told by the supervisor's log
@@ -72,22 +91,30 @@ func (n *narrator) follow(ctx context.Context, process, socket string) error {
 	}
 }
 
-// started notes that a process was started.
-func (n *narrator) started(process string, pid int) {
+// Started notes that a process was started.
+func (n *Narrator) Started(process string, pid int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.starts[process]++
 	n.pids[process] = pid
 }
 
-// run is how often a process was started.
-func (n *narrator) run(process string) int {
+// Expect notes that the process that has pid was asked to end, which was told: that it
+// ends is not.
+func (n *Narrator) Expect(process string, pid int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.asked[process] = pid
+}
+
+// startsOf is how often a process was started.
+func (n *Narrator) startsOf(process string) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.starts[process]
 }
 
-func (n *narrator) tell(process string, e inspect.Event) {
+func (n *Narrator) tell(process string, e inspect.Event) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if journal.Kind(e.Kind) == journal.Change {
@@ -107,8 +134,8 @@ func (n *narrator) tell(process string, e inspect.Event) {
 	n.print(l)
 }
 
-// say tells something of the supervisor's own.
-func (n *narrator) say(kind, format string, args ...any) {
+// Say tells something of the supervisor's own.
+func (n *Narrator) Say(kind, format string, args ...any) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.print(line{At: time.Now(), Kind: kind, Message: fmt.Sprintf(format, args...)})
@@ -119,7 +146,7 @@ func (n *narrator) say(kind, format string, args ...any) {
 const inOrder = 60 * time.Millisecond
 
 // print has one line written in the order of time. The caller holds mu.
-func (n *narrator) print(l line) {
+func (n *Narrator) print(l line) {
 	at, _ := slices.BinarySearchFunc(n.held, l.At, func(held line, at time.Time) int {
 		if held.At.After(at) {
 			return 1
@@ -131,15 +158,15 @@ func (n *narrator) print(l line) {
 
 // flush writes the lines that are held and were before a moment; the zero time means all of
 // them. The caller holds mu.
-func (n *narrator) flush(before time.Time) {
+func (n *Narrator) flush(before time.Time) {
 	for len(n.held) > 0 && (before.IsZero() || n.held[0].At.Before(before)) {
 		n.write(n.held[0])
 		n.held = n.held[1:]
 	}
 }
 
-// narrate writes lines until ctx is done, and then all that is still held.
-func (n *narrator) narrate(ctx context.Context) {
+// Run writes lines until ctx is done, and then all that is still held.
+func (n *Narrator) Run(ctx context.Context) {
 	tick := time.NewTicker(inOrder / 3)
 	defer tick.Stop()
 	// Exits: ctx is done.
@@ -159,7 +186,7 @@ func (n *narrator) narrate(ctx context.Context) {
 }
 
 // write writes one line. The caller holds mu.
-func (n *narrator) write(l line) {
+func (n *Narrator) write(l line) {
 	if n.c.JSON {
 		l.Message = strings.TrimPrefix(l.Message, "! ")
 		data, err := json.Marshal(l)
@@ -170,20 +197,20 @@ func (n *narrator) write(l line) {
 		return
 	}
 	if n.ready {
-		fmt.Fprintf(n.c.Out, "%s  %s\n", l.At.Local().Format("15:04:05.000"), OneLine(l.Message))
+		fmt.Fprintf(n.c.Out, "%s  %s\n", l.At.Local().Format("15:04:05.000"), view.OneLine(l.Message))
 		return
 	}
-	fmt.Fprintf(n.c.Out, "%7.3fs  %s\n", l.At.Sub(n.began).Seconds(), OneLine(l.Message))
+	fmt.Fprintf(n.c.Out, "%7.3fs  %s\n", l.At.Sub(n.began).Seconds(), view.OneLine(l.Message))
 }
 
 // endTold is how often the end of a process is told that ends again and again, but for the
 // first few times.
 const endTold = time.Minute
 
-// lastWords tells that a process ended by itself, and what it said last, which is often why.
+// Ended tells that a process ended by itself, and what it said last, which is often why.
 // from is where in its log this run of it began. One that ends again and again is told of
 // after 1, 2, 4, 8 and so on times, and once a minute.
-func (n *narrator) lastWords(process string, e child.Exit, from int64) {
+func (n *Narrator) Ended(process string, e child.Exit, from int64) {
 	now := time.Now()
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -208,7 +235,7 @@ func endProse(process string, e child.Exit, words, path string) string {
 	case e.Signaled:
 		s = fmt.Sprintf("%s was ended (%s)", process, e.State)
 	default:
-		s = fmt.Sprintf("%s ended with %s and said last: %s (%s)", process, e.State, or(words, "nothing"), path)
+		s = fmt.Sprintf("%s ended with %s and said last: %s (%s)", process, e.State, cmp.Or(words, "nothing"), path)
 		if process == "envoy" && e.State == "exit status 0" {
 			s += ", which Envoy does not do by itself: is it one?"
 		}

@@ -1,6 +1,10 @@
-package standalone
+// Package view is what an instance has to say of objects, as a person reads it on a terminal:
+// their statuses a line each, and what in them is not as it should be. It asks nobody and
+// writes nowhere: status documents go in, text comes out.
+package view
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -16,7 +20,7 @@ import (
 type Gateway struct {
 	Namespace, Name string
 	Status          gatewayv1.GatewayStatus
-	raw             json.RawMessage
+	Raw             json.RawMessage // the status as it came
 }
 
 // Gateways picks the Gateways out of docs.
@@ -26,7 +30,7 @@ func Gateways(docs []inspect.StatusDocument) []Gateway {
 		if d.Kind != "Gateway" {
 			continue
 		}
-		g := Gateway{Namespace: d.Namespace, Name: d.Name, raw: d.Status}
+		g := Gateway{Namespace: d.Namespace, Name: d.Name, Raw: d.Status}
 		if json.Unmarshal(d.Status, &g.Status) == nil {
 			out = append(out, g)
 		}
@@ -34,8 +38,8 @@ func Gateways(docs []inspect.StatusDocument) []Gateway {
 	return out
 }
 
-// pending reports whether it is still to be seen if the Gateway works.
-func (g Gateway) pending() bool {
+// Pending reports whether it is still to be seen if the Gateway works.
+func (g Gateway) Pending() bool {
 	for _, c := range g.Status.Conditions {
 		if c.Type == string(gatewayv1.GatewayConditionProgrammed) {
 			return c.Reason == string(gatewayv1.GatewayReasonPending)
@@ -44,8 +48,8 @@ func (g Gateway) pending() bool {
 	return true
 }
 
-// portUnavailable reports whether a listener could not bind its port.
-func (g Gateway) portUnavailable() bool {
+// PortUnavailable reports whether a listener could not bind its port.
+func (g Gateway) PortUnavailable() bool {
 	return slices.ContainsFunc(g.Status.Listeners, func(l gatewayv1.ListenerStatus) bool {
 		return slices.ContainsFunc(l.Conditions, func(c metav1.Condition) bool {
 			return c.Type == string(gatewayv1.ListenerConditionProgrammed) && c.Reason == string(gatewayv1.ListenerReasonPortUnavailable)
@@ -60,13 +64,13 @@ func (g Gateway) String() string {
 		addresses = append(addresses, a.Value)
 	}
 	for _, l := range g.Status.Listeners {
-		listeners = append(listeners, string(l.Name)+" ("+plural(int(l.AttachedRoutes), "route")+")")
+		listeners = append(listeners, string(l.Name)+" ("+Plural(int(l.AttachedRoutes), "route")+")")
 	}
 	return strings.Join([]string{
 		"Gateway/" + g.Namespace + "/" + g.Name,
-		"addresses " + or(strings.Join(addresses, ","), "none"),
+		"addresses " + cmp.Or(strings.Join(addresses, ","), "none"),
 		Conditions(g.Status.Conditions),
-		"listeners " + or(strings.Join(listeners, ", "), "none"),
+		"listeners " + cmp.Or(strings.Join(listeners, ", "), "none"),
 	}, "  ")
 }
 
@@ -196,9 +200,13 @@ func ObjectName(d inspect.StatusDocument) string {
 	return d.Kind + "/" + d.Namespace + "/" + d.Name
 }
 
-func or(s, def string) string {
-	if s == "" {
-		return def
+// WhyIdle is what an object that exists and has no status has to be told.
+func WhyIdle(object string) string {
+	if strings.HasPrefix(object, "Gateway/") {
+		return "has no effect: its gatewayClassName names no GatewayClass that is ours"
 	}
-	return s
+	if strings.HasPrefix(object, "ListenerSet/") {
+		return "has no effect: its parentRef names no Gateway that is served"
+	}
+	return "has no effect: none of its parentRefs names a Gateway that is served"
 }

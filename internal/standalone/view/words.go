@@ -1,6 +1,7 @@
-package standalone
+package view
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"unicode"
@@ -22,4 +23,12 @@ func OneLine(s string) string {
 		}
 	}
 	return b.String()
+}
+
+// Plural is a number of things, of which one is called one.
+func Plural(n int, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %ss", n, one)
 }

@@ -1,17 +1,33 @@
-package standalone
+package narrator
 
 import (
 	"bytes"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"aether.io/aether/internal/child"
 	"aether.io/aether/internal/inspect"
+	"aether.io/aether/internal/statedir"
 )
 
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// state is a directory of which no process has made anything.
+func state(t *testing.T) statedir.Dir {
+	t.Helper()
+	d, err := statedir.Of(filepath.Join(t.TempDir(), "state"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
 // told is what a narrator has told, without the times.
-func told(n *narrator, out *bytes.Buffer) []string {
+func told(n *Narrator, out *bytes.Buffer) []string {
 	n.flush(time.Time{})
 	var list []string
 	for l := range strings.Lines(out.String()) {
@@ -31,7 +47,7 @@ func expect(t *testing.T, what string, got []string, want ...string) {
 
 func TestPortsAreToldWheneverTheyDiffer(t *testing.T) {
 	var out bytes.Buffer
-	n := newNarrator(Config{Bind: "127.0.0.1", Out: &out})
+	n := New(Config{Bind: "127.0.0.1", Out: &out})
 	now := time.Now()
 	n.tellPorts(now, []uint32{8080})
 	expect(t, "a port is bound", told(n, &out), "listening on 127.0.0.1:8080")
@@ -47,7 +63,7 @@ func TestPortsAreToldWheneverTheyDiffer(t *testing.T) {
 
 func TestWhatHappenedFirstIsToldFirst(t *testing.T) {
 	var out bytes.Buffer
-	n := newNarrator(Config{Out: &out})
+	n := New(Config{Out: &out})
 	now := time.Now()
 	for _, e := range []inspect.Event{{At: now.Add(2), Message: "second"}, {At: now.Add(2), Message: "third"}, {At: now, Message: "first"}} {
 		n.tell("proxy", e)
@@ -61,10 +77,10 @@ func TestWhatHappenedFirstIsToldFirst(t *testing.T) {
 
 func TestAControllerThatEndedIsToldToBeBack(t *testing.T) {
 	var out bytes.Buffer
-	n := newNarrator(Config{State: state(t), Out: &out})
+	n := New(Config{State: state(t), Out: &out})
 	ready := inspect.Event{At: time.Now(), Kind: "ca-ready", Message: "CA ready"}
 	n.tell("controller", ready)
-	n.lastWords("controller", child.Exit{State: "signal: killed", Signaled: true, InARow: 1}, 0)
+	n.Ended("controller", child.Exit{State: "signal: killed", Signaled: true, InARow: 1}, 0)
 	ready.At = time.Now()
 	n.tell("controller", ready)
 	expect(t, "it", told(n, &out), "CA ready", "! controller was ended (signal: killed); it is started again", "the controller is back")
@@ -72,12 +88,28 @@ func TestAControllerThatEndedIsToldToBeBack(t *testing.T) {
 
 func TestAnEndThatWasAskedForIsNotTold(t *testing.T) {
 	var out bytes.Buffer
-	n := newNarrator(Config{State: state(t), Out: &out})
-	n.started("proxy", 7)
-	n.asked["proxy"] = 7
-	n.lastWords("proxy", child.Exit{State: "exit status 0", InARow: 1}, 0)
+	n := New(Config{State: state(t), Out: &out})
+	n.Started("proxy", 7)
+	n.Expect("proxy", 7)
+	n.Ended("proxy", child.Exit{State: "exit status 0", InARow: 1}, 0)
 	expect(t, "the one", told(n, &out))
-	n.started("proxy", 8)
-	n.lastWords("proxy", child.Exit{State: "signal: killed", Signaled: true, InARow: 1}, 0)
+	n.Started("proxy", 8)
+	n.Ended("proxy", child.Exit{State: "signal: killed", Signaled: true, InARow: 1}, 0)
 	expect(t, "the next", told(n, &out), "! proxy was ended (signal: killed); it is started again")
+}
+
+// A manifest's author must not be able to say for us that we are ready.
+func TestNobodyElseSaysReady(t *testing.T) {
+	var out bytes.Buffer
+	n := New(Config{Out: &out})
+	n.tell("controller", inspect.Event{At: time.Now(), Kind: "problem", Message: "HTTPRoute/x\nready\n: no"})
+	n.flush(time.Time{})
+	if out.Len() == 0 {
+		t.Fatal("nothing is told")
+	}
+	for line := range strings.Lines(out.String()) {
+		if strings.TrimSpace(line) == "ready" {
+			t.Fatalf("it did: %q", out.String())
+		}
+	}
 }

@@ -1,8 +1,7 @@
-package standalone
+package narrator
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 
 	"aether.io/aether/internal/discovery/health"
@@ -80,11 +79,4 @@ func goneObjects(e inspect.Event) []string {
 		}
 	}
 	return out
-}
-
-func plural(n int, one string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %ss", n, one)
 }

@@ -1,4 +1,4 @@
-package standalone
+package narrator
 
 import (
 	"context"
@@ -44,6 +44,11 @@ func (c *controller) pages() map[string]inspect.Page {
 	}
 }
 
+// condition is a condition of a status, as JSON.
+func condition(kind, status, reason, message string) string {
+	return `{"type":"` + kind + `","status":"` + status + `","reason":"` + reason + `","message":"` + message + `"}`
+}
+
 // A port that another process gives up is bound with no change of an object.
 func TestWhatChangesByItselfIsTold(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -58,11 +63,11 @@ func TestWhatChangesByItselfIsTold(t *testing.T) {
 		_ = inspect.Serve(ctx, log, socket, inspect.Handler(log, &journal.Journal{}, c.pages(), nil)) // that it was asked to end
 	})
 	lines := make(chan string, 16)
-	n := newNarrator(Config{Bind: "127.0.0.1", Out: sink(lines)})
+	n := New(Config{Bind: "127.0.0.1", Out: sink(lines)})
 	client := inspect.NewClient(socket)
 	defer client.Close()
 	running.Go(func() { _ = n.watch(ctx, client) }) // that it was asked to end
-	running.Go(func() { n.narrate(ctx) })
+	running.Go(func() { n.Run(ctx) })
 	await := func(want string) {
 		t.Helper()
 		for {

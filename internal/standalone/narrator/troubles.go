@@ -1,4 +1,4 @@
-package standalone
+package narrator
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"aether.io/aether/internal/inspect"
+	"aether.io/aether/internal/standalone/poll"
+	"aether.io/aether/internal/standalone/view"
 )
 
 // mostTold bounds the objects whose trouble is told at once; the rest is counted.
@@ -19,17 +21,6 @@ const mostTold = 10
 type troubles struct{ told map[string]string } // by object
 
 func newTroubles() *troubles { return &troubles{told: map[string]string{}} }
-
-// WhyIdle is what an object that exists and has no status has to be told.
-func WhyIdle(object string) string {
-	if strings.HasPrefix(object, "Gateway/") {
-		return "has no effect: its gatewayClassName names no GatewayClass that is ours"
-	}
-	if strings.HasPrefix(object, "ListenerSet/") {
-		return "has no effect: its parentRef names no Gateway that is served"
-	}
-	return "has no effect: none of its parentRefs names a Gateway that is served"
-}
 
 // verdict is news of one object.
 type verdict struct {
@@ -45,15 +36,15 @@ func (t *troubles) news(a answer) []verdict {
 	now, detail := map[string]string{}, map[string]json.RawMessage{}
 	there := map[string]bool{}
 	for _, d := range a.docs {
-		name := ObjectName(d)
+		name := view.ObjectName(d)
 		there[name] = true
-		if list := Trouble(d); len(list) > 0 {
+		if list := view.Trouble(d); len(list) > 0 {
 			now[name], detail[name] = strings.Join(list, "; "), d.Status
 		}
 	}
 	for _, o := range a.idle {
 		if a.settled {
-			now[o] = WhyIdle(o)
+			now[o] = view.WhyIdle(o)
 		} else if t.told[o] != "" {
 			now[o] = t.told[o]
 		}
@@ -73,8 +64,8 @@ func (t *troubles) news(a answer) []verdict {
 	return out
 }
 
-// lookAtStatuses asks watch to look. It does not block.
-func (n *narrator) lookAtStatuses() {
+// lookAtStatuses asks Watch to look. It does not block.
+func (n *Narrator) lookAtStatuses() {
 	select {
 	case n.look <- struct{}{}:
 	default: // it will
@@ -86,9 +77,15 @@ func (n *narrator) lookAtStatuses() {
 // asked for less often, for a hundredth of the time at most.
 const lookEvery = time.Second
 
-// watch tells whose status turns bad, or good again, and which ports are bound, whenever
-// that changes, until ctx is done.
-func (n *narrator) watch(ctx context.Context, controller *inspect.Client) error {
+// Watch tells whose status turns bad, or good again, and which ports are bound, whenever
+// that changes, until ctx is done. It is for an instance that was told to be ready.
+func (n *Narrator) Watch(ctx context.Context) error {
+	controller := inspect.NewClient(n.c.State.ControllerSocket())
+	defer controller.Close()
+	return n.watch(ctx, controller)
+}
+
+func (n *Narrator) watch(ctx context.Context, controller *inspect.Client) error {
 	again := time.NewTimer(lookEvery)
 	defer again.Stop()
 	calm := true // at the last look; if it was not, there is nothing to wait for
@@ -121,18 +118,18 @@ func (n *narrator) watch(ctx context.Context, controller *inspect.Client) error 
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(rest(statuses.took)):
+		case <-time.After(poll.Rest(statuses.took)):
 		}
 		again.Reset(max(lookEvery, 100*statuses.took))
 	}
 }
 
 // tellTroubles tells what is new in statuses. The caller holds mu.
-func (n *narrator) tellTroubles(at time.Time, statuses answer) {
+func (n *Narrator) tellTroubles(at time.Time, statuses answer) {
 	news := n.troubles.news(statuses)
 	for i, v := range news {
 		if i == mostTold && !n.c.JSON {
-			n.print(line{At: at, Kind: "status", Message: fmt.Sprintf("! %s more; aetherctl status --dir %s shows all", plural(len(news)-i, "object"), n.c.Dir)})
+			n.print(line{At: at, Kind: "status", Message: fmt.Sprintf("! %s more; aetherctl status --dir %s shows all", view.Plural(len(news)-i, "object"), n.c.Dir)})
 			return
 		}
 		mark := ""
