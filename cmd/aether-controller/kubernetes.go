@@ -74,7 +74,6 @@ func (c *controller) kubernetes() (platform, error) {
 		bootstrap: listening(c.f.discoveryBind, c.f.bootstrapPort),
 		stream:    listening(c.f.discoveryBind, c.f.streamPort),
 		parts: []run.Part{
-			{Name: "status", Run: func(ctx context.Context) error { return c.statuses.Run(ctx) }},
 			{Name: "provisioning", Run: fronts.Run},
 			{Name: "inspection", Run: func(ctx context.Context) error {
 				return inspect.ServeLoopback(ctx, c.f.inspectPort, c.handler())

@@ -95,6 +95,7 @@ func serve(ctx context.Context, f flags, log *slog.Logger) error {
 		}},
 		{Name: "pipeline", Run: c.pipeline.Run},
 		{Name: "changelog", Run: c.changes.Run},
+		{Name: "status", Run: c.statuses.Run},
 		{Name: "bootstrap listener", Run: c.serveBootstrap},
 		{Name: "stream listener", Run: c.serveStreams},
 	}, c.platform.parts...)...)

@@ -45,7 +45,6 @@ func (c *controller) standalone() (platform, error) {
 		stream:    inherited(c.f.streamFD, "stream"),
 		parts: []run.Part{
 			{Name: "state directory", Run: func(ctx context.Context) error { return c.watchState(ctx, state, files) }},
-			{Name: "status", Run: func(ctx context.Context) error { return c.statuses.Run(ctx) }},
 			{Name: "inspection", Run: func(ctx context.Context) error {
 				return inspect.Serve(ctx, c.log, state.ControllerSocket(), c.handler())
 			}},
