@@ -199,26 +199,18 @@ func (s *Sink) merge(o object.Object, wanted any) error {
 		next := v.DeepCopy()
 		next.Conditions = o.Status.Conditions
 		mergeConditions(&next.Conditions, v.Conditions)
-		for i := range next.Listeners {
-			for j := range o.Status.Listeners {
-				if o.Status.Listeners[j].Name == next.Listeners[i].Name {
-					keepTransitions(o.Status.Listeners[j].Conditions, next.Listeners[i].Conditions)
-				}
-			}
-		}
+		keepListeners(o.Status.Listeners, next.Listeners, func(l gatewayv1.ListenerStatus) (gatewayv1.SectionName, []metav1.Condition) {
+			return l.Name, l.Conditions
+		})
 		o.Status = *next
 	case *gatewayv1.ListenerSetStatus:
 		o := o.(*gatewayv1.ListenerSet)
 		next := v.DeepCopy()
 		next.Conditions = o.Status.Conditions
 		mergeConditions(&next.Conditions, v.Conditions)
-		for i := range next.Listeners {
-			for j := range o.Status.Listeners {
-				if o.Status.Listeners[j].Name == next.Listeners[i].Name {
-					keepTransitions(o.Status.Listeners[j].Conditions, next.Listeners[i].Conditions)
-				}
-			}
-		}
+		keepListeners(o.Status.Listeners, next.Listeners, func(l gatewayv1.ListenerEntryStatus) (gatewayv1.SectionName, []metav1.Condition) {
+			return l.Name, l.Conditions
+		})
 		o.Status = *next
 	case *gatewayv1.HTTPRouteStatus:
 		o := o.(*gatewayv1.HTTPRoute)
@@ -331,6 +323,18 @@ func keepTransitions(now, next []metav1.Condition) {
 		for _, old := range now {
 			if old.Type == next[i].Type && old.Status == next[i].Status {
 				next[i].LastTransitionTime = old.LastTransitionTime
+			}
+		}
+	}
+}
+
+// keepListeners keeps the times of the conditions of listeners of the same name.
+func keepListeners[T any](now, next []T, of func(T) (gatewayv1.SectionName, []metav1.Condition)) {
+	for _, wanted := range next {
+		name, conditions := of(wanted)
+		for _, old := range now {
+			if called, its := of(old); called == name {
+				keepTransitions(its, conditions)
 			}
 		}
 	}
