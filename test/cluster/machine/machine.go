@@ -14,6 +14,8 @@ package machine
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -188,5 +190,9 @@ func (m Machine) Exec(ctx context.Context, args ...string) (*exec.Cmd, error) {
 	return exec.CommandContext(ctx, "nsenter", append([]string{"--all", "--target", strconv.Itoa(p.PID), "--"}, args...)...), nil
 }
 
-// group is the control group, in each hierarchy, that the machine's are below.
-func (m Machine) group() string { return "/aether-" + filepath.Base(m.dir) }
+// group is the control group, in each hierarchy, that the machine's are below. Two of one
+// name may run at once, in folders and networks of their own.
+func (m Machine) group() string {
+	sum := sha256.Sum256([]byte(m.dir))
+	return "/aether-" + filepath.Base(m.dir) + "-" + hex.EncodeToString(sum[:4])
+}
