@@ -28,7 +28,7 @@ COMMANDS  := $(notdir $(wildcard cmd/*))
 # The Gateway API's definitions, copied from its module: embedded, so everything that compiles needs them.
 EMBEDDED  := internal/crd/gateway-api/.from-go-mod
 PROTOS    := $(wildcard api/*/v1/*.proto)
-GENERATED := $(wildcard api/*/v1/*.pb.go api/*/v1/zz_generated.*.go charts/crds/*.yaml examples/README.md docs/reference/features.md \
+GENERATED := $(wildcard api/*/v1/*.pb.go api/*/v1/zz_generated.*.go charts/crds/templates/*.yaml examples/README.md docs/reference/features.md \
              docs/reference/configuration.md docs/reference/commands.md)
 # The tests that need a real Envoy, by name: those of the files named so.
 COMPONENT_FILES := $(shell find . -name '*_component_test.go' -not -path './.build/*' -not -path './tools/*')
@@ -82,9 +82,9 @@ format: $(TOOLS) ## format the Go code
 generate: $(TOOLS) $(OWN) ## generate code and definitions
 	$(OWN)/protogen -plugins $(TOOLS) $(PROTOS)
 	$(TOOLS)/controller-gen object paths=./api/config/v1
-	$(TOOLS)/controller-gen crd:allowDangerousTypes=true paths=./api/config/v1 output:crd:dir=charts/crds
+	$(TOOLS)/controller-gen crd:allowDangerousTypes=true paths=./api/config/v1 output:crd:dir=charts/crds/templates
 	$(OWN)/crdgen -proto api/config/v1/meshconfig.proto -message aether.config.v1.MeshConfigSpec \
-	  charts/crds/config.aether.io_meshconfigs.yaml
+	  charts/crds/templates/config.aether.io_meshconfigs.yaml
 	@rm -f $(EMBEDDED)
 	@$(MAKE) $(EMBEDDED)
 	$(GO) run ./test/features/catalog

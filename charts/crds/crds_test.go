@@ -23,7 +23,7 @@ import (
 
 // An API server refuses a definition whose rules are wrong or may cost too much.
 func TestDefinitionsAreValid(t *testing.T) {
-	names, err := fs.Glob(crds.FS, "*.yaml")
+	names, err := fs.Glob(crds.FS, crds.Dir+"/*.yaml")
 	if err != nil || len(names) != 2 {
 		t.Fatalf("definitions: %q, %v", names, err)
 	}
@@ -38,6 +38,9 @@ func TestDefinitionsAreValid(t *testing.T) {
 		}
 		if external.Annotations["helm.sh/resource-policy"] != "keep" {
 			t.Errorf("%s: uninstalling the chart would delete every object", name)
+		}
+		if strings.Contains(string(data), "{{") {
+			t.Errorf("%s: Helm would take a part of it for a template", name)
 		}
 		apiextensionsv1.SetDefaults_CustomResourceDefinition(external)
 		apiextensionsv1.SetDefaults_CustomResourceDefinitionSpec(&external.Spec)

@@ -53,7 +53,7 @@ func New() (*Validator, error) {
 	if len(v.versions) == 0 {
 		return nil, ErrMissing
 	}
-	if err := v.addAll(crds.FS, "."); err != nil {
+	if err := v.addAll(crds.FS, crds.Dir); err != nil {
 		return nil, err
 	}
 	return v, nil

@@ -28,7 +28,7 @@ type definition struct {
 func definitions(tb testing.TB) map[string]definition {
 	tb.Helper()
 	out := map[string]definition{}
-	for _, dir := range []string{"../../internal/crd/gateway-api", "../../charts/crds"} {
+	for _, dir := range []string{"../../internal/crd/gateway-api", "../../charts/crds/templates"} {
 		files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
 		if err != nil {
 			tb.Fatal(err)

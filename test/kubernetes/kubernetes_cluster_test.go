@@ -68,7 +68,7 @@ func newRig(t *testing.T) *rig {
 	r := &rig{T: t, server: server, core: core, dir: dir, client: &http.Client{Timeout: 10 * time.Second}}
 	t.Cleanup(r.client.CloseIdleConnections)
 	r.stream, r.boot = r.port(), r.port()
-	r.kubectl("", "apply", "--server-side", "-f", root+"/internal/crd/gateway-api", "-f", root+"/charts/crds")
+	r.kubectl("", "apply", "--server-side", "-f", root+"/internal/crd/gateway-api", "-f", root+"/charts/crds/templates")
 	r.kubectl("", "wait", "--for=condition=Established", "--timeout=60s", "customresourcedefinition", "--all")
 	r.serveBackend()
 	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", dir, "./cmd/aether-controller", "./cmd/aether-proxy")

@@ -47,7 +47,7 @@ var foreign = map[string]string{
 
 const head = `# Configuration
 
-<!-- Made by "make generate" from charts/crds. -->
+<!-- Made by "make generate" from charts/crds/templates. -->
 
 The fields of Aether's own objects, ` + "`config.aether.io/v1`" + `: none is required. The page is made from the
 definitions by which an API server and standalone mode check objects. Which fields do not act
@@ -58,7 +58,7 @@ A Gateway's proxies follow the MeshConfig of the Gateway's namespace.
 `
 
 // Files in the order of the page.
-var definitions = []string{"charts/crds/config.aether.io_meshconfigs.yaml", "charts/crds/config.aether.io_gatewayparameters.yaml"}
+var definitions = []string{"charts/crds/templates/config.aether.io_meshconfigs.yaml", "charts/crds/templates/config.aether.io_gatewayparameters.yaml"}
 
 // configuration is the page of fields.
 func configuration() (string, error) {

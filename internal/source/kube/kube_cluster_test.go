@@ -174,7 +174,7 @@ func TestARealServerIsFollowedThroughWhatHappensToIt(t *testing.T) {
 	f.wait("word of what is missing", f.complains("gateways.gateway.networking.k8s.io", "is not installed"))
 
 	// They come later.
-	kubectl("", "apply", "--server-side", "-f", root+"/internal/crd/gateway-api", "-f", root+"/charts/crds")
+	kubectl("", "apply", "--server-side", "-f", root+"/internal/crd/gateway-api", "-f", root+"/charts/crds/templates")
 	f.wait("an end of complaints", f.content)
 	kubectl(gateway+"---"+route, "create", "-f", "-")
 	f.wait("the Gateway", f.has(web))
@@ -247,7 +247,7 @@ func TestDefinitionsOfAnotherReleaseAreNamed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := server.Kubectl(t.Context(), "", "apply", "--server-side", "-f", root+"/internal/crd/gateway-api", "-f", root+"/charts/crds"); err != nil {
+	if _, err := server.Kubectl(t.Context(), "", "apply", "--server-side", "-f", root+"/internal/crd/gateway-api", "-f", root+"/charts/crds/templates"); err != nil {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{

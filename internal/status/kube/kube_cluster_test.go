@@ -57,7 +57,7 @@ func newRig(t *testing.T) rig {
 		input string
 		args  []string
 	}{
-		{"", []string{"apply", "--server-side", "-f", root + "/internal/crd/gateway-api", "-f", root + "/charts/crds"}},
+		{"", []string{"apply", "--server-side", "-f", root + "/internal/crd/gateway-api", "-f", root + "/charts/crds/templates"}},
 		{"", []string{"wait", "--for=condition=Established", "--timeout=60s", "customresourcedefinition", "--all"}},
 		{route, []string{"create", "-f", "-"}},
 	} {

@@ -49,7 +49,7 @@ func TestTheRealServerHoldsObjectsAndDeniesBadOnes(t *testing.T) {
 	if out, err := kubectl("", "version"); err != nil || !strings.Contains(out, "Server Version: v1.37.2") {
 		t.Errorf("%v\n%s", err, out)
 	}
-	for _, dir := range []string{"/internal/crd/gateway-api", "/charts/crds"} {
+	for _, dir := range []string{"/internal/crd/gateway-api", "/charts/crds/templates"} {
 		if _, err := kubectl("", "apply", "--server-side", "-f", root+dir); err != nil {
 			t.Fatal(err)
 		}
