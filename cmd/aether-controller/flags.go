@@ -11,6 +11,7 @@ import (
 
 	cakube "aether.io/aether/internal/ca/kube"
 	"aether.io/aether/internal/meshconfig"
+	"aether.io/aether/internal/port"
 )
 
 // flags are the settings of one controller.
@@ -23,6 +24,8 @@ type flags struct {
 	streamPort            uint16
 	bootstrapPort         uint16
 	inspectPort           uint16
+	metricsBind           string
+	healthBind            string
 	bind                  string
 	portOffset            uint32
 	releaseNamespace      string
@@ -65,6 +68,8 @@ func (f *flags) register(cmd *cobra.Command) {
 	s.Uint16Var(&f.streamPort, "discovery-port", 50051, "on a cluster: port of the stream listener")
 	s.Uint16Var(&f.bootstrapPort, "discovery-bootstrap-port", 50052, "on a cluster: port of the bootstrap listener")
 	s.Uint16Var(&f.inspectPort, "inspect-port", 8083, "on a cluster: port of loopback that answers read-only questions")
+	s.StringVar(&f.metricsBind, "metrics-bind-address", "", "on a cluster: host:port of /metrics; empty: none")
+	s.StringVar(&f.healthBind, "health-probe-bind-address", "", "on a cluster: host:port of /healthz and /readyz; empty: none")
 	s.StringVar(&f.bind, "bind", "127.0.0.1", "IP address that listeners bind")
 	s.Uint32Var(&f.portOffset, "port-offset", 0, "added to the port of each listener")
 	s.StringVar(&f.releaseNamespace, "release-namespace", "aether-system", "namespace whose MeshConfig every other inherits")
@@ -83,7 +88,7 @@ func (f *flags) register(cmd *cobra.Command) {
 	s.BoolVar(&f.system.TraceExport, "trace-export", false, "what a MeshConfig inherits: traces by OTLP")
 	s.BoolVar(&f.debug, "debug", false, "log what is of use only to a developer")
 	cmd.MarkFlagsRequiredTogether("directory", "state-dir", "stream-fd", "bootstrap-fd")
-	for _, name := range []string{"kubeconfig", "shared-proxy-selector", "discovery-ca-mode", "discovery-ca-secret", "discovery-bind", "discovery-port", "discovery-bootstrap-port", "inspect-port"} {
+	for _, name := range []string{"kubeconfig", "shared-proxy-selector", "discovery-ca-mode", "discovery-ca-secret", "discovery-bind", "discovery-port", "discovery-bootstrap-port", "inspect-port", "metrics-bind-address", "health-probe-bind-address"} {
 		cmd.MarkFlagsMutuallyExclusive("directory", name)
 	}
 }
@@ -112,6 +117,12 @@ func (f *flags) check() error {
 	}
 	refuse(f.caMode != caAuto && f.caMode != caExternal, "--discovery-ca-mode %q is neither %s nor %s", f.caMode, caAuto, caExternal)
 	refuse(f.discoveryBind != "" && net.ParseIP(f.discoveryBind) == nil, "--discovery-bind %q is not an IP address", f.discoveryBind)
+	for name, address := range map[string]string{"metrics-bind-address": f.metricsBind, "health-probe-bind-address": f.healthBind} {
+		if address != "" {
+			err := port.Check(address)
+			refuse(err != nil, "--%s: %w", name, err)
+		}
+	}
 	refuse(net.ParseIP(f.bind) == nil, "--bind %q is not an IP address", f.bind)
 	refuse(f.portOffset > 65534, "--port-offset %d is not in 0..65534", f.portOffset)
 	refuse(f.caLifetime <= 0, "--discovery-ca-lifetime %s is not positive", f.caLifetime)

@@ -73,12 +73,12 @@ func (c *controller) kubernetes() (platform, error) {
 		follow:    source.Run,
 		bootstrap: listening(c.f.discoveryBind, c.f.bootstrapPort),
 		stream:    listening(c.f.discoveryBind, c.f.streamPort),
-		parts: []run.Part{
-			{Name: "provisioning", Run: fronts.Run},
-			{Name: "inspection", Run: func(ctx context.Context) error {
+		parts: append(c.ports(),
+			run.Part{Name: "provisioning", Run: fronts.Run},
+			run.Part{Name: "inspection", Run: func(ctx context.Context) error {
 				return inspect.ServeLoopback(ctx, c.f.inspectPort, c.handler())
 			}},
-		},
+		),
 	}, nil
 }
 

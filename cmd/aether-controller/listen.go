@@ -36,6 +36,7 @@ func (c *controller) serveBootstrap(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	c.bootstrap.Store(true)
 	return c.issuer.Serve(ctx, l, c.ca.ServerTLS(c.id))
 }
 
@@ -47,6 +48,7 @@ func (c *controller) serveStreams(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	c.stream.Store(true)
 	return c.streams.Serve(ctx, l, c.ca.MutualTLS(c.id))
 }
 

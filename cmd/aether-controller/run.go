@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -51,6 +52,10 @@ type controller struct {
 	issuer   *bootstrap.Server
 	streams  *server.Server
 	problems *problems
+
+	synced    atomic.Bool // the source's first list is in the pipeline
+	bootstrap atomic.Bool // the listener is open
+	stream    atomic.Bool // the listener is open
 }
 
 // platform is what differs between a cluster and a directory: where configuration comes
@@ -183,6 +188,9 @@ func (c *controller) recall(ctx context.Context) {
 func (c *controller) take(_ context.Context, b source.Batch) error {
 	c.problems.set(b.Problems)
 	c.pipeline.Apply(pipeline.Batch{Changes: b.Changes, Mark: b.Mark, Synced: b.Synced, Cause: b.Files, Noticed: b.Noticed})
+	if b.Synced {
+		c.synced.Store(true)
+	}
 	c.streams.Recheck() // a Gateway that is dedicated no more has no proxies any more
 	return nil
 }

@@ -4,9 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"aether.io/aether/internal/drain"
+	"aether.io/aether/internal/port"
 	"aether.io/aether/internal/scope"
 )
 
@@ -20,6 +23,10 @@ type flags struct {
 	xdsSocket, adminSocket      string
 	bootstrapPath, lastGoodDir  string
 	inspectSocket               string
+	inspectPort                 uint16
+	metricsBind, healthBind     string
+	drainSocket                 string
+	drain                       drain.Terms
 	debug                       bool
 }
 
@@ -38,16 +45,44 @@ func (f *flags) register(cmd *cobra.Command) {
 	s.StringVar(&f.adminSocket, "envoy-admin-socket", "", "Unix socket of Envoy's admin interface (required)")
 	s.StringVar(&f.bootstrapPath, "envoy-bootstrap", "", "file to write Envoy's bootstrap to (required)")
 	s.StringVar(&f.lastGoodDir, "last-good-dir", "", "directory for what ran last, so that a restart during an outage serves it (required)")
-	s.StringVar(&f.inspectSocket, "inspect-socket", "", "Unix socket that answers read-only questions (required)")
+	s.StringVar(&f.inspectSocket, "inspect-socket", "", "Unix socket that answers read-only questions; this or --inspect-port is required")
+	s.Uint16Var(&f.inspectPort, "inspect-port", 0, "port of loopback that answers read-only questions, in the place of --inspect-socket")
+	s.StringVar(&f.metricsBind, "metrics-bind-address", "", "host:port of /metrics, the proxy's and Envoy's; empty: none")
+	s.StringVar(&f.healthBind, "health-probe-bind-address", "", "host:port of /startz, /healthz, /readyz and /drained; empty: none")
+	s.StringVar(&f.drainSocket, "drain-socket", "", "Unix socket by which \"aether-proxy drain\" has this proxy drain; empty: none")
+	s.DurationVar(&f.drain.Delay, "drain-delay", 5*time.Second, "between not being ready any more and ending connections: for those who send traffic to learn it")
+	s.DurationVar(&f.drain.Timeout, "drain-timeout", 45*time.Second, "from its begin, the delay included, after which a drain is over whatever is still connected; must be shorter than the pod's grace period")
 	s.BoolVar(&f.debug, "debug", false, "log what is of use only to a developer")
 	for _, name := range []string{
 		"discovery-endpoint", "discovery-bootstrap-endpoint", "discovery-server-id", "proxy-id", "scope",
-		"xds-socket", "envoy-admin-socket", "envoy-bootstrap", "last-good-dir", "inspect-socket",
+		"xds-socket", "envoy-admin-socket", "envoy-bootstrap", "last-good-dir",
 	} {
 		if err := cmd.MarkFlagRequired(name); err != nil {
 			panic(err) // a name that is not registered above: a bug that no start survives
 		}
 	}
+	cmd.MarkFlagsOneRequired("inspect-socket", "inspect-port")
+	cmd.MarkFlagsMutuallyExclusive("inspect-socket", "inspect-port")
+}
+
+// check refuses values that parse but mean nothing.
+func (f *flags) check() error {
+	var errs []error
+	for name, address := range map[string]string{"metrics-bind-address": f.metricsBind, "health-probe-bind-address": f.healthBind} {
+		if address == "" {
+			continue
+		}
+		if err := port.Check(address); err != nil {
+			errs = append(errs, fmt.Errorf("--%s: %w", name, err))
+		}
+	}
+	if f.inspectSocket == "" && f.inspectPort == 0 {
+		errs = append(errs, errors.New("--inspect-port 0 is no port"))
+	}
+	if f.drain.Delay < 0 || f.drain.Timeout <= f.drain.Delay {
+		errs = append(errs, fmt.Errorf("--drain-timeout %s is not longer than --drain-delay %s", f.drain.Timeout, f.drain.Delay))
+	}
+	return errors.Join(errs...)
 }
 
 // subscription is the scope that was asked for. There is no default.

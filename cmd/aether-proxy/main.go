@@ -10,9 +10,11 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"aether.io/aether/internal/drain"
 	"aether.io/aether/internal/logkey"
 	"aether.io/aether/internal/version"
 )
@@ -37,6 +39,9 @@ func root() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
 			level := slog.LevelInfo
 			if f.debug {
 				level = slog.LevelDebug
@@ -46,5 +51,29 @@ func root() *cobra.Command {
 		},
 	}
 	f.register(cmd)
+	cmd.CompletionOptions.DisableDefaultCmd = true
+	cmd.AddCommand(drainCommand())
+	return cmd
+}
+
+// drainCommand is what runs in the pod before it stops.
+func drainCommand() *cobra.Command {
+	var socket string
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "drain",
+		Short: "Have the running proxy drain its Envoy, and wait until that is over",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			return drain.Ask(ctx, socket)
+		},
+	}
+	cmd.Flags().StringVar(&socket, "drain-socket", "", "the running proxy's --drain-socket (required)")
+	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait; the drain goes on")
+	if err := cmd.MarkFlagRequired("drain-socket"); err != nil {
+		panic(err) // it is registered above
+	}
 	return cmd
 }

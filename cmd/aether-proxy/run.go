@@ -17,10 +17,15 @@ import (
 	"aether.io/aether/internal/discovery/client"
 	"aether.io/aether/internal/discovery/health"
 	"aether.io/aether/internal/discovery/identity"
+	"aether.io/aether/internal/drain"
 	"aether.io/aether/internal/envoy/bootstrap"
+	"aether.io/aether/internal/envoyadmin"
 	"aether.io/aether/internal/inspect"
 	"aether.io/aether/internal/journal"
+	"aether.io/aether/internal/port"
 	"aether.io/aether/internal/run"
+	"aether.io/aether/internal/scope"
+	"aether.io/aether/internal/scrape"
 	"aether.io/aether/internal/spiffeid"
 	"aether.io/aether/internal/version"
 	"aether.io/aether/internal/xds"
@@ -29,12 +34,27 @@ import (
 // grace is how long the parts may take to stop.
 const grace = 5 * time.Second
 
+// proxy is everything that one proxy is made of.
+type proxy struct {
+	f       flags
+	log     *slog.Logger
+	metrics *prometheus.Registry
+	moments *journal.Journal
+
+	admin    *envoyadmin.Client
+	xds      *xds.Server
+	identity *identity.Source
+	stream   *client.Client
+	drain    *drain.Drain
+}
+
 // serve wires the proxy:
 //
 //	controller ══ identity (SVID) ══► client ──updates──► xds ──► Envoy
 //	                                  client ◄──answers── xds ◄── Envoy
+//	                                                    drain ──► Envoy's admin
 //
-// and tells journal and inspection what happens.
+// and tells journal, inspection, kubelet and scrapers what happens.
 func serve(ctx context.Context, f flags, log *slog.Logger) error {
 	subscription, err := f.subscription()
 	if err != nil {
@@ -43,48 +63,94 @@ func serve(ctx context.Context, f flags, log *slog.Logger) error {
 	if err := writeBootstrap(f); err != nil {
 		return err
 	}
-	moments := &journal.Journal{}
-	metrics := prometheus.NewRegistry()
+	p := &proxy{f: f, log: log, metrics: prometheus.NewRegistry(), moments: &journal.Journal{}, admin: envoyadmin.New(f.adminSocket)}
+	defer p.admin.Close()
+	if p.xds, err = xds.New(xds.Config{Socket: f.xdsSocket, AdminSocket: f.adminSocket, StateDir: f.lastGoodDir, Log: log, Registerer: p.metrics}); err != nil {
+		return err
+	}
+	if p.identity, err = newIdentity(f, p.moments, log, p.metrics); err != nil {
+		return err
+	}
+	if err := p.makeStream(subscription); err != nil {
+		return err
+	}
+	if p.drain, err = drain.New(drain.Config{
+		Envoy: p.admin, Absent: envoyadmin.ErrAbsent, Terms: f.drain, Log: log, Registerer: p.metrics,
+		OnChange: func(s drain.State) {
+			p.moments.Add(time.Now(), journal.State, "drain: "+s.Phase.String(), s)
+		},
+	}); err != nil {
+		return err
+	}
+	ports, err := p.ports()
+	if err != nil {
+		return err
+	}
+	return run.All(ctx, log, grace, append([]run.Part{
+		{Name: "local xDS server", Run: p.xds.Run},
+		{Name: "identity", Run: p.identity.Run},
+		{Name: "discovery stream", Run: p.stream.Run},
+		{Name: "drain", Run: p.drain.Run},
+	}, ports...)...)
+}
 
-	local, err := xds.New(xds.Config{Socket: f.xdsSocket, AdminSocket: f.adminSocket, StateDir: f.lastGoodDir, Log: log, Registerer: metrics})
-	if err != nil {
-		return err
-	}
-	source, err := newIdentity(f, moments, log, metrics)
-	if err != nil {
-		return err
-	}
+func (p *proxy) makeStream(subscription scope.Scope) error {
 	build, began, live := version.Get(), time.Now(), false
-	stream, err := client.New(client.Config{
-		Endpoint: f.endpoint, Identity: source, Applier: local, Scope: subscription, NodeID: f.proxyID,
-		BuildVersion: build.Version, BuildRevision: build.Revision, Log: log, Registerer: metrics,
+	var err error
+	p.stream, err = client.New(client.Config{
+		Endpoint: p.f.endpoint, Identity: p.identity, Applier: p.xds, Scope: subscription, NodeID: p.f.proxyID,
+		BuildVersion: build.Version, BuildRevision: build.Revision, Log: p.log, Registerer: p.metrics,
 		OnState: func(s health.State) {
-			moments.Add(time.Now(), journal.State, fmt.Sprintf("proxy %s %s", s.State, s.Reason), s)
+			p.moments.Add(time.Now(), journal.State, fmt.Sprintf("proxy %s %s", s.State, s.Reason), s)
 		},
 		OnLive: func(v string) { // called by one goroutine
 			if !live {
 				live = true
-				o := local.Observed()
-				moments.Add(time.Now(), journal.EnvoyConnected, "Envoy is up: "+o.EnvoyVersion, nil)
-				moments.Add(time.Now(), journal.SnapshotLive, fmt.Sprintf("first snapshot is live in Envoy, %s after the proxy's start", time.Since(began).Round(time.Millisecond)), v)
+				o := p.xds.Observed()
+				p.moments.Add(time.Now(), journal.EnvoyConnected, "Envoy is up: "+o.EnvoyVersion, nil)
+				p.moments.Add(time.Now(), journal.SnapshotLive, fmt.Sprintf("first snapshot is live in Envoy, %s after the proxy's start", time.Since(began).Round(time.Millisecond)), v)
 			}
 		},
 	})
+	return err
+}
+
+// ports are where the proxy answers: people, the kubelet, scrapers, and who may drain it.
+func (p *proxy) ports() ([]run.Part, error) {
+	page, err := scrape.New(p.metrics, p.admin, p.log)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	pages := map[string]inspect.Page{
-		inspect.ResourcesPath: func(*http.Request) (any, error) { return inspect.Resources("", local.Held().Resources), nil },
+		inspect.ResourcesPath: func(*http.Request) (any, error) { return inspect.Resources("", p.xds.Held().Resources), nil },
 	}
-	handlers := map[string]http.Handler{inspect.ReadyPath: stream.ReadyHandler(), inspect.MetricsPath: inspect.Metrics(metrics)}
-	return run.All(ctx, log, grace,
-		run.Part{Name: "local xDS server", Run: local.Run},
-		run.Part{Name: "identity", Run: source.Run},
-		run.Part{Name: "discovery stream", Run: stream.Run},
-		run.Part{Name: "inspection", Run: func(ctx context.Context) error {
-			return inspect.Serve(ctx, log, f.inspectSocket, inspect.Handler(log, moments, pages, handlers))
-		}},
-	)
+	questions := inspect.Handler(p.log, p.moments, pages, map[string]http.Handler{
+		inspect.ReadyPath: health.Handler(p.state), inspect.MetricsPath: inspect.Metrics(p.metrics),
+	})
+	parts := []run.Part{{Name: "inspection", Run: func(ctx context.Context) error {
+		if p.f.inspectSocket == "" {
+			return inspect.ServeLoopback(ctx, p.f.inspectPort, questions)
+		}
+		return inspect.Serve(ctx, p.log, p.f.inspectSocket, questions)
+	}}}
+	if p.f.drainSocket != "" {
+		parts = append(parts, run.Part{Name: "drain socket", Run: func(ctx context.Context) error {
+			return inspect.Serve(ctx, p.log, p.f.drainSocket, p.drain.Handler())
+		}})
+	}
+	if p.f.healthBind != "" {
+		parts = append(parts, run.Part{Name: "health port", Run: func(ctx context.Context) error {
+			return port.Serve(ctx, p.log, p.f.healthBind, p.health())
+		}})
+	}
+	if p.f.metricsBind != "" {
+		mux := http.NewServeMux()
+		mux.Handle("GET "+inspect.MetricsPath, page)
+		parts = append(parts, run.Part{Name: "metrics port", Run: func(ctx context.Context) error {
+			return port.Serve(ctx, p.log, p.f.metricsBind, mux)
+		}})
+	}
+	return parts, nil
 }
 
 // writeBootstrap writes the configuration with which the Envoy beside this proxy starts, if

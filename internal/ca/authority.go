@@ -271,6 +271,19 @@ func (a *Authority) Fault() error {
 	return a.fault
 }
 
+// Usable returns why nothing can be signed now, nil if it can: there is no CA yet, or it
+// has expired.
+func (a *Authority) Usable() error {
+	_, err := usable(a.current(), a.cfg.Now())
+	if fault := a.Fault(); fault != nil && (err != nil || !a.isReady()) {
+		return fault
+	}
+	if err == nil && !a.isReady() {
+		return fmt.Errorf("%w: its root is not published yet", svid.ErrUnusable)
+	}
+	return err
+}
+
 // Sign issues an SVID to an identity that the caller has proved. It returns
 // svid.ErrUnusable while there is no CA or since it has expired, svid.ErrWeakKey for a
 // key that the policy does not accept, and spiffeid.ErrTrustDomain for a foreign ID.

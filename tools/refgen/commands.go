@@ -31,14 +31,15 @@ func commands(ctx context.Context) (string, error) {
 	return b.String(), nil
 }
 
-// describe writes a program's help, or, if it has commands, theirs.
+// describe writes a program's help, or, if it has commands, theirs; both if it does something
+// without one of them too.
 func describe(ctx context.Context, b *strings.Builder, words ...string) error {
 	text, err := help(ctx, words)
 	if err != nil {
 		return err
 	}
 	below := subcommands(text)
-	if len(below) == 0 {
+	if len(below) == 0 || strings.Contains(text, "\n  "+strings.Join(words, " ")+" [flags]\n") {
 		fmt.Fprintf(b, "\n## %s\n\n```\n%s\n```\n", strings.Join(words, " "), strings.TrimSpace(text))
 	}
 	for _, name := range below {

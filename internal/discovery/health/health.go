@@ -28,6 +28,7 @@ const (
 	Disconnected        = "Disconnected"
 	EnvoyDisconnected   = "EnvoyDisconnected"
 	AwaitingSnapshot    = "AwaitingSnapshot"
+	Draining            = "Draining"
 )
 
 // The names and states of checks.
@@ -108,6 +109,12 @@ func (s State) Next(f Facts, now time.Time) State {
 		next.Checks = append(next.Checks, c)
 	}
 	return next
+}
+
+// WhileDraining is the state of a proxy that drains since then: NotReady, whatever it was.
+func (s State) WhileDraining(since time.Time) State {
+	s.State, s.Reason, s.Since = NotReady, Draining, since
+	return s
 }
 
 // checks tells the condition of each part.

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+
+	"aether.io/aether/internal/inspect"
+	"aether.io/aether/internal/port"
+	"aether.io/aether/internal/readiness"
+	"aether.io/aether/internal/run"
+)
+
+// alivePath is 200 while the controller's parts answer.
+const alivePath = "/healthz"
+
+// ports are where the kubelet and scrapers ask a controller in a pod.
+func (c *controller) ports() []run.Part {
+	var parts []run.Part
+	serve := func(name, address string, pages map[string]http.Handler) {
+		if address == "" {
+			return
+		}
+		mux := http.NewServeMux()
+		for path, h := range pages {
+			mux.Handle("GET "+path, h)
+		}
+		parts = append(parts, run.Part{Name: name, Run: func(ctx context.Context) error { return port.Serve(ctx, c.log, address, mux) }})
+	}
+	serve("metrics port", c.f.metricsBind, map[string]http.Handler{inspect.MetricsPath: inspect.Metrics(c.metrics)})
+	serve("health port", c.f.healthBind, map[string]http.Handler{
+		alivePath:         http.HandlerFunc(c.alive),
+		inspect.ReadyPath: readiness.Handler(c.needs()...),
+	})
+	return parts
+}
+
+// needs is what a controller needs to serve proxies. Whether it leads is not among it: all
+// replicas serve.
+func (c *controller) needs() []readiness.Part {
+	until := func(done *atomic.Bool, text string) func() error {
+		return func() error {
+			if done.Load() {
+				return nil
+			}
+			return errors.New(text)
+		}
+	}
+	return []readiness.Part{
+		{Name: "ca", Lacks: func() error { return c.ca.Usable() }},
+		{Name: "source", Lacks: until(&c.synced, "objects are not all listed yet")},
+		{Name: "bootstrap listener", Lacks: until(&c.bootstrap, "it is not open yet")},
+		{Name: "stream listener", Lacks: until(&c.stream, "it is not open yet")},
+	}
+}
+
+// alive asks parts something that one which hangs does not answer. Nothing outside of the
+// process has a say: a restart mends none of that.
+func (c *controller) alive(w http.ResponseWriter, _ *http.Request) {
+	_, _ = c.ca.Fault(), c.statuses.Settled()
+	fmt.Fprintln(w, "ok")
+}

@@ -1,0 +1,142 @@
+// Package port serves HTTP on a TCP port of a pod, for the kubelet and for who scrapes
+// metrics. Anybody on the network may be on the other side: connections are bounded, as a
+// whole and of each address, a request that is slow to come is given up, and none has a body.
+package port
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"aether.io/aether/internal/logkey"
+)
+
+// The bounds of one port.
+const (
+	maxConnections = 512
+	maxOfAddress   = 32 // no single peer can keep the kubelet out
+	maxHeader      = 16 << 10
+	headerTimeout  = 5 * time.Second
+	idleTimeout    = time.Minute
+)
+
+// Check reports whether an address can be bound: host:port, host empty or an IP address.
+func Check(address string) error {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("%q is not host:port", address)
+	}
+	if host != "" && net.ParseIP(host) == nil {
+		return fmt.Errorf("%q: the host is not an IP address", address)
+	}
+	if _, err := net.ResolveTCPAddr("tcp", address); err != nil {
+		return fmt.Errorf("%q: %w", address, err)
+	}
+	return nil
+}
+
+// Serve answers on address until ctx is done. Requests that are under way then have their
+// context ended, and are cut off.
+func Serve(ctx context.Context, log *slog.Logger, address string, h http.Handler) error {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w", address, err)
+	}
+	return serve(ctx, log, l, h)
+}
+
+func serve(ctx context.Context, log *slog.Logger, l net.Listener, h http.Handler) error {
+	srv := &http.Server{
+		Handler: bodiless(h), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		BaseContext: func(net.Listener) context.Context { return ctx },
+		ErrorLog:    slog.NewLogLogger(log.Handler(), slog.LevelDebug), // peers are not to fill the log
+	}
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(&bounded{Listener: l, of: map[string]int{}}) }()
+	log.Debug("listening", logkey.Addr, l.Addr().String())
+	// Exits: serving ended, ctx is done.
+	select {
+	case err := <-served:
+		return fmt.Errorf("serve %s: %w", l.Addr(), err)
+	case <-ctx.Done():
+		_ = srv.Close()
+		<-served
+		return ctx.Err()
+	}
+}
+
+// bodiless refuses requests that have a body: nothing here reads one.
+func bodiless(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 {
+			w.Header().Set("Connection", "close")
+			http.Error(w, "requests have no body here", http.StatusRequestEntityTooLarge)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// bounded closes connections past the bounds as they come.
+type bounded struct {
+	net.Listener
+
+	mu  sync.Mutex // guards what follows
+	all int
+	of  map[string]int // by the peer's address
+}
+
+// Accept implements net.Listener. Exits: a connection within the bounds, or the listener's end.
+func (b *bounded) Accept() (net.Conn, error) {
+	for {
+		c, err := b.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		peer := c.RemoteAddr().String()
+		if host, _, err := net.SplitHostPort(peer); err == nil {
+			peer = host
+		}
+		if b.take(peer) {
+			return &counted{Conn: c, release: sync.OnceFunc(func() { b.release(peer) })}, nil
+		}
+		_ = c.Close()
+	}
+}
+
+func (b *bounded) take(peer string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.all >= maxConnections || b.of[peer] >= maxOfAddress {
+		return false
+	}
+	b.all++
+	b.of[peer]++
+	return true
+}
+
+func (b *bounded) release(peer string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.all--
+	if b.of[peer]--; b.of[peer] == 0 {
+		delete(b.of, peer)
+	}
+}
+
+// counted is a connection that counts until it is closed.
+type counted struct {
+	net.Conn
+	release func()
+}
+
+// Close implements net.Conn.
+func (c *counted) Close() error {
+	defer c.release()
+	return c.Conn.Close()
+}
