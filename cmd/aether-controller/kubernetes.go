@@ -12,9 +12,11 @@ import (
 	"aether.io/aether/internal/attest/review"
 	cakube "aether.io/aether/internal/ca/kube"
 	"aether.io/aether/internal/inspect"
+	"aether.io/aether/internal/object"
 	"aether.io/aether/internal/provision"
 	"aether.io/aether/internal/run"
 	sourcekube "aether.io/aether/internal/source/kube"
+	"aether.io/aether/internal/status"
 	statuskube "aether.io/aether/internal/status/kube"
 )
 
@@ -37,7 +39,11 @@ func (c *controller) kubernetes() (platform, error) {
 	if err != nil {
 		return platform{}, fmt.Errorf("--shared-proxy-selector: %w", err)
 	}
-	source, err := sourcekube.New(sourcekube.Config{Client: config, Log: c.log})
+	sink, err := statuskube.New(statuskube.Config{Client: config, ControllerName: controllerName})
+	if err != nil {
+		return platform{}, err
+	}
+	source, err := sourcekube.New(sourcekube.Config{Client: config, Seen: c.showStatus(sink), Log: c.log})
 	if err != nil {
 		return platform{}, err
 	}
@@ -52,10 +58,6 @@ func (c *controller) kubernetes() (platform, error) {
 		return platform{}, err
 	}
 	reviewer, err := review.New(review.Config{Client: config})
-	if err != nil {
-		return platform{}, err
-	}
-	sink, err := statuskube.New(statuskube.Config{Client: config, ControllerName: controllerName})
 	if err != nil {
 		return platform{}, err
 	}
@@ -80,6 +82,15 @@ func (c *controller) kubernetes() (platform, error) {
 			}},
 		),
 	}, nil
+}
+
+// showStatus has the status engine see what is in the API of what it wrote there.
+func (c *controller) showStatus(sink *statuskube.Sink) func(object.Key, object.Object) {
+	return func(k object.Key, o object.Object) {
+		if sink.Has(k.Kind) {
+			c.statuses.Seen(k, o.GetUID(), sink.HasOurs(o), func(d status.Document) bool { return sink.Shows(o, d) })
+		}
+	}
 }
 
 // trusting is the namespaces whose proxies need the trust bundle: the release's, and every

@@ -17,6 +17,7 @@ import (
 	"aether.io/aether/internal/fleet"
 	"aether.io/aether/internal/journal"
 	"aether.io/aether/internal/logkey"
+	"aether.io/aether/internal/object"
 	"aether.io/aether/internal/pipeline"
 	"aether.io/aether/internal/routing"
 	"aether.io/aether/internal/run"
@@ -66,8 +67,9 @@ type platform struct {
 	publisher ca.Publisher
 	attester  bootstrap.Attester
 	sink      status.Sink
-	docket    pipeline.Store  // nil: convictions last as long as the process
-	fronts    pipeline.Fronts // nil: Gateways are reached where they are bound
+	sweep     func(context.Context, []object.Key) error // nil: what an earlier process left is seen
+	docket    pipeline.Store                            // nil: convictions last as long as the process
+	fronts    pipeline.Fronts                           // nil: Gateways are reached where they are bound
 	follow    func(context.Context, func(context.Context, source.Batch) error) error
 	stream    func(context.Context) (net.Listener, error)
 	bootstrap func(context.Context) (net.Listener, error)
@@ -143,7 +145,7 @@ func (c *controller) makeRouting() error {
 	}
 	c.world = world.New(world.Config{AckDeadline: c.f.ackDeadline, Log: c.log})
 	c.changes = changelog.New(c.world, c.moments, time.Now)
-	if c.statuses, err = status.New(status.Config{Observer: c.world, Sink: c.platform.sink, Log: c.log}); err != nil {
+	if c.statuses, err = status.New(status.Config{Observer: c.world, Sink: c.platform.sink, Sweep: c.platform.sweep, Log: c.log, Registerer: c.metrics}); err != nil {
 		return err
 	}
 	if c.pipeline, err = pipeline.New(pipeline.Config{

@@ -33,12 +33,14 @@ func (c *controller) standalone() (platform, error) {
 	if err != nil {
 		return platform{}, err
 	}
+	statuses := status.NewFiles(state.Status())
 	return platform{
 		caPlace:   state.CA(),
 		store:     ca.FileStore{Dir: state.CA()},
 		publisher: ca.BundleFile{Path: state.TrustBundle()},
 		attester:  attest.NewTokenFile(state.Tokens()),
-		sink:      status.NewFiles(state.Status()),
+		sink:      statuses,
+		sweep:     statuses.KeepOnly,
 		docket:    docket.File{Path: state.Convictions()},
 		follow:    files.Run,
 		bootstrap: inherited(c.f.bootstrapFD, "bootstrap"),

@@ -165,7 +165,7 @@ func (g *Graph) enter(k object.Key) {
 		g.units.Set(k, entry.Entry{Refused: refused})
 		return
 	}
-	e := entry.Entry{Object: newest, Generation: newest.GetGeneration(), Refused: refused}
+	e := entry.Entry{Object: newest, Generation: newest.GetGeneration(), UID: newest.GetUID(), Refused: refused}
 	if older, held := g.held[k]; held {
 		if e.Held = older == nil; older != nil {
 			e.Object = older
@@ -197,7 +197,7 @@ func (g *Graph) settle() Delta {
 		if c.Gone {
 			s = Status{Key: c.Key}
 			if o := g.newest[c.Key]; o != nil {
-				s.Generation = o.GetGeneration()
+				s.Generation, s.UID = o.GetGeneration(), o.GetUID()
 			}
 		}
 		d.Statuses = append(d.Statuses, s)

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"aether.io/aether/internal/object"
 )
 
@@ -33,20 +35,20 @@ type file struct {
 	Status any `json:"status"`
 }
 
-// Write replaces the object's file.
-func (f *Files) Write(_ context.Context, d Document) error {
+// Write replaces the object's file. The file is read anew each time: others may have changed it.
+func (f *Files) Write(_ context.Context, d Document) (wrote bool, err error) {
 	out := file{Kind: string(d.Key.Kind), Status: d.Status}
 	out.Metadata.Namespace, out.Metadata.Name, out.Metadata.Generation = d.Key.Namespace, d.Key.Name, d.Generation
 	data, err := encode(out)
 	if err != nil {
-		return fmt.Errorf("encode status of %s: %w", d.Key, err)
+		return false, fmt.Errorf("encode status of %s: %w", d.Key, err)
 	}
 	path := f.path(d.Key)
 	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, data) {
-		return nil
+		return false, nil
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
+		return false, err
 	}
 	tmp := path + ".new"
 	err = os.WriteFile(tmp, data, 0o600)
@@ -56,11 +58,11 @@ func (f *Files) Write(_ context.Context, d Document) error {
 	if err != nil {
 		_ = os.Remove(tmp) // a part of it would be taken for a status, and takes room
 	}
-	return err
+	return err == nil, err
 }
 
 // Remove deletes the object's file; that there is none is no error.
-func (f *Files) Remove(_ context.Context, k object.Key) error {
+func (f *Files) Remove(_ context.Context, k object.Key, _ types.UID) error {
 	if err := os.Remove(f.path(k)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -1,6 +1,10 @@
 // Package status joins what the routing graph says of objects with what proxies are
 // observed to run, and writes the result where a user reads it. It decides no routing
 // and observes no proxy: both are handed in. At rest it writes nothing.
+//
+// Writes run at the same time, up to a bound, those of one object one after the other. What is
+// written is what is known when the write begins, so of many changes only the newest is. A
+// write that does not come back holds up its own object and nothing else.
 package status
 
 import (
@@ -12,8 +16,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
+
 	"aether.io/aether/internal/fleet"
-	"aether.io/aether/internal/logkey"
 	"aether.io/aether/internal/object"
 	"aether.io/aether/internal/resource"
 	"aether.io/aether/internal/routing"
@@ -25,6 +31,7 @@ const (
 	DefaultPatience = 500 * time.Millisecond
 	DefaultLull     = 20 * time.Millisecond
 	DefaultRetry    = time.Second
+	DefaultInFlight = 16
 )
 
 // Observer says what proxies run.
@@ -32,19 +39,22 @@ type Observer interface {
 	Verdict(s scope.Scope, names []resource.Name, port uint32) fleet.Verdict
 }
 
-// Sink is where statuses are written. Calls come from one goroutine.
+// Sink is where statuses are written. Several calls are under way at a time, one of each
+// object; each ends by itself, within a bound.
 type Sink interface {
-	Write(ctx context.Context, d Document) error
-	Remove(ctx context.Context, k object.Key) error
-	// KeepOnly removes what an earlier process left of objects that are no more.
-	KeepOnly(ctx context.Context, keys []object.Key) error
+	// Write brings what is ours of the object's status to what d says, and reports whether
+	// that took a write. Of an object with another UID than d's it writes nothing.
+	Write(ctx context.Context, d Document) (wrote bool, err error)
+	// Remove takes it out. Without a UID the object is known to be gone.
+	Remove(ctx context.Context, k object.Key, uid types.UID) error
 }
 
 // Document is the status of one object.
 type Document struct {
 	Key        object.Key
 	Generation int64
-	Status     any // a pointer to the API's status type; immutable
+	UID        types.UID // empty: not known
+	Status     any       // a pointer to the API's status type; immutable
 }
 
 // Config is what an Engine is made from.
@@ -56,39 +66,58 @@ type Config struct {
 	Patience time.Duration
 	// Lull is how long the engine does nothing after it was told of something: what
 	// proxies have to be sent comes first, and mostly there is more to be told soon.
-	Lull  time.Duration
-	Retry time.Duration // before a write that failed is tried again
-	Now   func() time.Time
-	Log   *slog.Logger
+	Lull     time.Duration
+	Retry    time.Duration // before a write that failed is tried again, doubled each time up to ten times as much
+	InFlight int           // the most writes under way at a time
+	// Sweep removes what an earlier process left of objects that are not among keys. It is
+	// called when all are known, before anything is written, and again while it fails. Nil:
+	// such objects are Seen.
+	Sweep      func(ctx context.Context, keys []object.Key) error
+	Now        func() time.Time
+	Log        *slog.Logger
+	Registerer prometheus.Registerer // nil: no metrics
 }
 
 // Engine keeps the statuses of all objects.
 type Engine struct {
-	c    Config
-	wake chan struct{} // capacity 1: something is dirty
+	c       Config
+	metrics *metrics
+	wake    chan struct{} // capacity 1: there is something to look at
+	ended   chan struct{} // capacity 1: a write ended, so another may begin
 
-	mu      sync.Mutex // guards what follows; never held while the sink is called
+	mu      sync.Mutex // guards what follows; never held while the sink or the observer is called
 	entries map[object.Key]*entry
 	dirty   map[object.Key]bool // to be looked at
 	waiting map[object.Key]bool // not live yet, or refused: looked at on each pulse
+	retry   map[object.Key]bool // writes that failed
 	users   map[resource.Name]map[object.Key]bool
 	ports   map[object.Key]bool // statuses that need a bound port
 	held    map[object.Key]string
-	retry   map[object.Key]time.Time // writes that failed, and when they are tried again
-	failing map[object.Key]string    // what was told of them
+	strays  map[object.Key]types.UID // have something of ours, and no status
+	ready   [2][]object.Key          // whose turn comes, each once; the first before the second
+	flying  int                      // writes under way
 	pulsed  bool
-	working bool                // the statuses of this round are being written
-	forced  map[object.Key]bool // to be written though nothing has changed
-	told    bool                // there was an Update
-	swept   bool                // what an earlier process left was removed
+	lookAt  time.Time // when to look, if nothing is told
+	told    bool      // there was an Update
+	idle    bool      // another replica writes
+	swept   bool      // or there is nothing to sweep
+	sweepAt time.Time // not before
+	silence silence
 }
 
+// entry is what is known of one object. All of it is guarded by the engine's mutex.
 type entry struct {
 	wanted  routing.Status
 	since   time.Time // when wanted last changed
 	late    bool      // there is something to write that patience holds back
 	shown   *Document // as it was observed last; nil: not yet
 	written *Document // nil: never written
+	forced  bool      // to be written though nothing has changed
+	lost    bool      // what was written was seen to be gone
+	queued  bool      // it is in ready
+	busy    bool      // a write is under way
+	flight  *Document // what it writes; nil: it removes
+	pace    pace
 }
 
 // New checks c. The engine does nothing before Run.
@@ -105,18 +134,27 @@ func New(c Config) (*Engine, error) {
 	if c.Retry == 0 {
 		c.Retry = DefaultRetry
 	}
+	if c.InFlight == 0 {
+		c.InFlight = DefaultInFlight
+	}
 	if c.Now == nil {
 		c.Now = time.Now
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Engine{
-		c: c, wake: make(chan struct{}, 1),
-		entries: map[object.Key]*entry{}, dirty: map[object.Key]bool{}, waiting: map[object.Key]bool{},
-		users: map[resource.Name]map[object.Key]bool{}, ports: map[object.Key]bool{}, held: map[object.Key]string{}, retry: map[object.Key]time.Time{},
-		failing: map[object.Key]string{}, forced: map[object.Key]bool{},
-	}, nil
+	e := &Engine{
+		c: c, wake: make(chan struct{}, 1), ended: make(chan struct{}, 1), swept: c.Sweep == nil,
+		entries: map[object.Key]*entry{}, dirty: map[object.Key]bool{}, waiting: map[object.Key]bool{}, retry: map[object.Key]bool{},
+		users: map[resource.Name]map[object.Key]bool{}, ports: map[object.Key]bool{}, held: map[object.Key]string{}, strays: map[object.Key]types.UID{},
+	}
+	e.metrics = newMetrics(e.unwritten)
+	if c.Registerer != nil {
+		if err := e.metrics.register(c.Registerer); err != nil {
+			return nil, err
+		}
+	}
+	return e, nil
 }
 
 // Update takes what the graph says anew. Call it after the resources that belong to it
@@ -135,6 +173,7 @@ func (e *Engine) Update(statuses []routing.Status) {
 		en.wanted, en.since = s, now
 		e.index(s, true)
 		e.dirty[s.Key] = true
+		delete(e.strays, s.Key)
 	}
 	e.mu.Unlock()
 	e.poke()
@@ -157,10 +196,65 @@ func (e *Engine) Hold(held map[object.Key]string) {
 // Rewrite has every status written again, because what was written may be gone.
 func (e *Engine) Rewrite() {
 	e.mu.Lock()
+	e.rewrite()
+	e.mu.Unlock()
+	e.poke()
+}
+
+// rewrite forces every status. The caller holds mu.
+func (e *Engine) rewrite() {
 	for k, en := range e.entries {
-		if en.written != nil {
-			e.dirty[k], e.forced[k] = true, true
+		e.dirty[k], en.forced = true, true
+	}
+}
+
+// Lead says whether this replica is the one that writes, as it is from the start. One that
+// is not goes on observing and writes nothing; what is under way ends. One that is again
+// looks at every status, as others wrote meanwhile.
+func (e *Engine) Lead(leads bool) {
+	e.mu.Lock()
+	if leads && e.idle {
+		e.rewrite()
+	}
+	e.idle = !leads
+	e.mu.Unlock()
+	e.poke()
+}
+
+// Seen says that an object was seen by whoever watches where statuses are written: shows
+// is whether a document is what it has of ours, ours whether it has anything of ours.
+// What was taken away, or left by an earlier process, is put right. An object that is seen as it
+// was before a write that has just ended is read once in vain.
+func (e *Engine) Seen(k object.Key, uid types.UID, ours bool, shows func(Document) bool) {
+	e.mu.Lock()
+	en := e.entries[k]
+	if en == nil {
+		if ours {
+			e.strays[k] = uid
+			e.dirty[k] = true
+		} else {
+			delete(e.strays, k)
 		}
+		e.mu.Unlock()
+		if ours {
+			e.poke()
+		}
+		return
+	}
+	written, flight := en.written, en.flight
+	e.mu.Unlock()
+	for _, d := range []*Document{written, flight} {
+		if d != nil && (d.UID != uid || shows(*d)) {
+			return // of another UID the graph tells
+		}
+	}
+	if written == nil && flight == nil {
+		return
+	}
+	e.mu.Lock()
+	if e.entries[k] == en {
+		en.lost = true
+		e.dirty[k] = true
 	}
 	e.mu.Unlock()
 	e.poke()
@@ -215,180 +309,26 @@ func (e *Engine) Documents() []Document {
 func (e *Engine) Settled() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.told || e.working || len(e.dirty) > 0 || len(e.retry) > 0 || e.pulsed && len(e.waiting) > 0 {
+	if !e.told || !e.swept || e.pending() > 0 || e.pulsed && len(e.waiting) > 0 {
 		return false
 	}
 	for k := range e.waiting {
-		if e.entries[k].late {
+		if en := e.entries[k]; en != nil && en.late {
 			return false
 		}
 	}
 	return true
 }
 
-// Run writes until ctx is done.
-func (e *Engine) Run(ctx context.Context) error {
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	// Exits: ctx is done.
-	for {
-		timer.Reset(e.round(ctx))
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-timer.C:
-			continue
-		case <-e.wake:
-		}
-		timer.Reset(e.c.Lull)
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-timer.C:
-		}
-	}
+// pending is how many objects are to be looked at or written. The caller holds mu.
+func (e *Engine) pending() int {
+	return len(e.dirty) + len(e.retry) + len(e.ready[0]) + len(e.ready[1]) + e.flying
 }
 
-// round looks at everything that may have changed, and returns when to look again.
-func (e *Engine) round(ctx context.Context) time.Duration {
-	e.sweep(ctx)
-	for _, k := range e.due() {
-		if ctx.Err() != nil {
-			break
-		}
-		e.settle(ctx, k)
-	}
-	return e.pause()
-}
-
-// sweep removes, once, what an earlier process left of objects that went while none ran:
-// the first Update has every object that there is.
-func (e *Engine) sweep(ctx context.Context) {
-	e.mu.Lock()
-	if !e.told || e.swept {
-		e.mu.Unlock()
-		return
-	}
-	e.swept = true
-	keys := slices.SortedFunc(maps.Keys(e.entries), object.Key.Compare)
-	e.mu.Unlock()
-	if err := e.c.Sink.KeepOnly(ctx, keys); err != nil {
-		e.c.Log.Error("remove statuses of objects that are gone", logkey.Error, err)
-	}
-}
-
-// pause is how long there is nothing to do unless something is dirty: until the next
-// write that is held back, or that failed, is due.
-func (e *Engine) pause() time.Duration {
-	now := e.c.Now()
+func (e *Engine) unwritten() float64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.working = false
-	pause := time.Hour
-	for k := range e.waiting {
-		if en := e.entries[k]; en.late {
-			pause = min(pause, en.since.Add(e.c.Patience).Sub(now))
-		}
-	}
-	for _, at := range e.retry {
-		pause = min(pause, at.Sub(now))
-	}
-	return max(pause, 0)
-}
-
-// due takes the keys to look at: dirty ones always, waiting ones on a pulse or when
-// their patience is over.
-func (e *Engine) due() []object.Key {
-	now := e.c.Now()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for k := range e.waiting {
-		if en := e.entries[k]; e.pulsed || en.late && now.Sub(en.since) >= e.c.Patience {
-			e.dirty[k] = true
-		}
-	}
-	e.pulsed = false
-	for k, at := range e.retry {
-		if !now.Before(at) {
-			e.dirty[k] = true
-			delete(e.retry, k)
-		}
-	}
-	keys := slices.SortedFunc(maps.Keys(e.dirty), object.Key.Compare)
-	clear(e.dirty)
-	e.working = true
-	return keys
-}
-
-// settle brings what is written of one object up to date.
-func (e *Engine) settle(ctx context.Context, k object.Key) {
-	e.mu.Lock()
-	en := e.entries[k]
-	if en == nil {
-		e.mu.Unlock()
-		return
-	}
-	wanted, written, since, reason, forced := en.wanted, en.written, en.since, e.held[k], e.forced[k]
-	e.mu.Unlock()
-
-	if wanted.Value == nil {
-		e.remove(ctx, k, en)
-		return
-	}
-	verdicts := make([]fleet.Verdict, len(wanted.Live))
-	for i, r := range wanted.Live {
-		verdicts[i] = e.c.Observer.Verdict(r.Scope, r.Resources, r.Port)
-	}
-	next, open := observe(wanted, verdicts, reason, written)
-	now := e.c.Now()
-	stamp(next, written, now)
-
-	holdBack := open == awaited && now.Sub(since) < e.c.Patience
-	e.mu.Lock()
-	setMember(e.waiting, k, open != settled)
-	en.late = holdBack
-	e.mu.Unlock()
-	doc := Document{Key: k, Generation: wanted.Generation, Status: next}
-	if holdBack || written != nil && !forced && same(*written, doc) {
-		return
-	}
-	e.mu.Lock()
-	en.shown = &doc
-	e.mu.Unlock()
-	if err := e.c.Sink.Write(ctx, doc); err != nil {
-		e.failed(k, err)
-		return
-	}
-	e.mu.Lock()
-	en.written = &doc
-	delete(e.failing, k)
-	delete(e.forced, k)
-	e.mu.Unlock()
-}
-
-func (e *Engine) remove(ctx context.Context, k object.Key, en *entry) {
-	if err := e.c.Sink.Remove(ctx, k); err != nil {
-		e.failed(k, err)
-		return
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.failing, k)
-	delete(e.forced, k)
-	if en.wanted.Value == nil { // it may have come back meanwhile
-		delete(e.entries, k)
-		delete(e.waiting, k)
-	}
-}
-
-func (e *Engine) failed(k object.Key, err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.failing[k] != err.Error() { // the same is told once, not with each try
-		e.failing[k] = err.Error()
-		e.c.Log.Error("write status; will retry", logkey.Object, k.String(), logkey.Error, err, logkey.Wait, e.c.Retry)
-	}
-	e.retry[k] = e.c.Now().Add(e.c.Retry)
+	return float64(e.pending())
 }
 
 // index keeps users and ports in step with the requirements of s. The caller holds mu.

@@ -15,6 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"aether.io/aether/internal/fleet"
@@ -42,7 +43,7 @@ type edge struct {
 	fail    error
 	written []status.Document
 	removed []object.Key
-	kept    [][]object.Key // by call of KeepOnly
+	kept    [][]object.Key // by sweep
 }
 
 func (e *edge) Verdict(scope.Scope, []resource.Name, uint32) fleet.Verdict {
@@ -51,26 +52,28 @@ func (e *edge) Verdict(scope.Scope, []resource.Name, uint32) fleet.Verdict {
 	return e.verdict
 }
 
-func (e *edge) Write(_ context.Context, d status.Document) error {
+func (e *edge) Write(_ context.Context, d status.Document) (bool, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.fail != nil {
-		return e.fail
+		return false, e.fail
 	}
 	e.written = append(e.written, d)
-	return nil
+	return true, nil
 }
 
-func (e *edge) Remove(_ context.Context, k object.Key) error {
+func (e *edge) Remove(_ context.Context, k object.Key, _ types.UID) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	e.removed = append(e.removed, k)
 	return nil
 }
 
-func (e *edge) KeepOnly(_ context.Context, keys []object.Key) error {
+func (e *edge) sweep(_ context.Context, keys []object.Key) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.kept = append(e.kept, keys)
-	return nil
+	return e.fail
 }
 
 func (e *edge) set(v fleet.Verdict) {
@@ -130,7 +133,7 @@ func play(t *testing.T, script func(t *testing.T, e *edge, en *status.Engine)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		e := &edge{verdict: live}
-		en, err := status.New(status.Config{Observer: e, Sink: e})
+		en, err := status.New(status.Config{Observer: e, Sink: e, Sweep: e.sweep})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -388,7 +391,7 @@ func TestFilesAreReplacedAndRemoved(t *testing.T) {
 	sink := status.NewFiles(dir)
 	path := filepath.Join(dir, "httproute", "default", "web.yaml")
 	for generation := range int64(2) {
-		if err := sink.Write(t.Context(), status.Document{Key: routeKey, Generation: generation, Status: routeStatus(generation).Value}); err != nil {
+		if _, err := sink.Write(t.Context(), status.Document{Key: routeKey, Generation: generation, Status: routeStatus(generation).Value}); err != nil {
 			t.Fatal(err)
 		}
 		text, err := os.ReadFile(path)
@@ -397,7 +400,7 @@ func TestFilesAreReplacedAndRemoved(t *testing.T) {
 		}
 	}
 	for range 2 {
-		if err := sink.Remove(t.Context(), routeKey); err != nil {
+		if err := sink.Remove(t.Context(), routeKey, ""); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -416,7 +419,7 @@ func TestEveryNameThatAnObjectMayHaveIsAFile(t *testing.T) {
 		{Kind: object.HTTPRoute, Namespace: "default", Name: strings.Repeat("a", 246)},
 	}
 	for i, k := range keys {
-		if err := sink.Write(t.Context(), status.Document{Key: k, Generation: 1, Status: routeStatus(1).Value}); err != nil {
+		if _, err := sink.Write(t.Context(), status.Document{Key: k, Generation: 1, Status: routeStatus(1).Value}); err != nil {
 			t.Fatal(err)
 		}
 		files, err := os.ReadDir(filepath.Join(dir, "httproute", "default"))
@@ -459,7 +462,7 @@ func TestWhatAnEarlierProcessLeftIsSweptAway(t *testing.T) {
 	sink := status.NewFiles(dir)
 	gone := object.Key{Kind: object.HTTPRoute, Namespace: "default", Name: "gone"}
 	for _, k := range []object.Key{routeKey, gone} {
-		if err := sink.Write(t.Context(), status.Document{Key: k, Generation: 1, Status: routeStatus(1).Value}); err != nil {
+		if _, err := sink.Write(t.Context(), status.Document{Key: k, Generation: 1, Status: routeStatus(1).Value}); err != nil {
 			t.Fatal(err)
 		}
 	}

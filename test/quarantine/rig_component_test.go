@@ -26,6 +26,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	discoveryk8s "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
 
@@ -117,11 +118,11 @@ type memory struct {
 	docs map[object.Key]status.Document
 }
 
-func (m *memory) Write(_ context.Context, d status.Document) error {
+func (m *memory) Write(_ context.Context, d status.Document) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.docs[d.Key] = d
-	return nil
+	return true, nil
 }
 
 func (m *memory) forget() {
@@ -130,9 +131,7 @@ func (m *memory) forget() {
 	clear(m.docs)
 }
 
-func (m *memory) KeepOnly(context.Context, []object.Key) error { return nil }
-
-func (m *memory) Remove(_ context.Context, k object.Key) error {
+func (m *memory) Remove(_ context.Context, k object.Key, _ types.UID) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.docs, k)

@@ -4,6 +4,7 @@
 package entry
 
 import (
+	"k8s.io/apimachinery/pkg/types"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"aether.io/aether/internal/object"
@@ -15,6 +16,7 @@ import (
 type Entry struct {
 	Object     object.Object // nil: none was ever admitted
 	Generation int64         // of the newest object, which may not be this one
+	UID        types.UID     // likewise
 	Refused    string        // why what is written now is not this object; empty if it is
 	// Held says that nothing may be made of the object, though it exists and has a status.
 	Held bool

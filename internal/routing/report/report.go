@@ -4,6 +4,8 @@
 package report
 
 import (
+	"k8s.io/apimachinery/pkg/types"
+
 	"aether.io/aether/internal/object"
 	"aether.io/aether/internal/resource"
 	"aether.io/aether/internal/scope"
@@ -13,6 +15,9 @@ import (
 type Status struct {
 	Key        object.Key
 	Generation int64 // of the newest object, also while an older one is in effect
+	// UID is the newest object's: what is said of it must not be taken for what is said of
+	// another of the same name. Empty of one that is gone, and where the source gives none.
+	UID types.UID
 	// Value is *gatewayv1.GatewayClassStatus, *gatewayv1.GatewayStatus, *gatewayv1.ListenerSetStatus, *gatewayv1.HTTPRouteStatus
 	// (only the parents that are ours), *gatewayv1.PolicyStatus (only the ancestors that are
 	// ours) or *configv1.MeshConfigStatus. It is immutable and

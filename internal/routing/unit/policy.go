@@ -63,7 +63,7 @@ func (u *Units) reportPolicy(c *sheet.Cell, n key.Name) none {
 		known.More++
 		u.unlisted.Put(c, gw, n, none{})
 	}
-	u.say(c, report.Status{Key: n.Object(object.BackendTLSPolicy), Generation: e.Generation, Value: known.Status(u.config.ControllerName)})
+	u.say(c, report.Status{Key: n.Object(object.BackendTLSPolicy), Generation: e.Generation, UID: e.UID, Value: known.Status(u.config.ControllerName)})
 	return none{}
 }
 

@@ -21,7 +21,7 @@ func (u *Units) reportClass(c *sheet.Cell, n key.Name) none {
 	of := u.class.Get(c, n)
 	if there && of.Ours {
 		u.say(c, report.Status{
-			Key: n.Object(object.GatewayClass), Generation: e.Generation,
+			Key: n.Object(object.GatewayClass), Generation: e.Generation, UID: e.UID,
 			Value: report.GatewayClass(o.Generation, of.Invalid),
 		})
 	}
@@ -38,7 +38,7 @@ func (u *Units) reportGateway(c *sheet.Cell, n key.Name) none {
 	known := report.Gateway{Gateway: gw.Gateway, Held: gw.Held}
 	known.Unusable = as.Unusable
 	known.Client = u.credentials.Identity(c, n).Problem
-	s := report.Status{Key: n.Object(object.Gateway), Generation: e.Generation}
+	s := report.Status{Key: n.Object(object.Gateway), Generation: e.Generation, UID: e.UID}
 	known.Sets = u.joined.Len(c, n)
 	known.Unlisted = key.Sorted(u.unlisted.All(c, n), key.Name.Compare)
 	for _, section := range as.Of[key.Parent{Kind: object.Gateway, Name: n}] {
@@ -86,7 +86,7 @@ func (u *Units) reportSet(c *sheet.Cell, n key.Name) none {
 	}
 	as := u.parent.Get(c, to)
 	known := report.Set{Generation: o.Generation, Held: e.Held || gw.Held, Allowed: gw.Sets[n] || e.Held, Parent: gw.Rejected, Unusable: as.Unusable}
-	s := report.Status{Key: n.Object(object.ListenerSet), Generation: e.Generation}
+	s := report.Status{Key: n.Object(object.ListenerSet), Generation: e.Generation, UID: e.UID}
 	for _, section := range as.Of[key.Parent{Kind: object.ListenerSet, Name: n}] {
 		part, need := u.reportSection(c, as, section)
 		known.Sections = append(known.Sections, part)
@@ -136,7 +136,7 @@ func (u *Units) reportRoute(c *sheet.Cell, n key.Name) none {
 		return none{}
 	}
 	value := &gatewayv1.HTTPRouteStatus{}
-	s := report.Status{Key: n.Object(object.HTTPRoute), Generation: e.Generation, Value: value}
+	s := report.Status{Key: n.Object(object.HTTPRoute), Generation: e.Generation, UID: e.UID, Value: value}
 	for i, p := range r.Parents {
 		known := report.Route{Generation: r.Generation, Attachment: p.Attachment, Rules: p.Rules, Lacking: u.lacking(c, p)}
 		value.Parents = append(value.Parents, known.Parent(u.config.ControllerName, p.Ref))
@@ -178,7 +178,7 @@ func (u *Units) reportMeshConfig(c *sheet.Cell, n key.Name) none {
 		return none{}
 	}
 	s := report.Status{
-		Key: n.Object(object.MeshConfig), Generation: e.Generation,
+		Key: n.Object(object.MeshConfig), Generation: e.Generation, UID: e.UID,
 		Value: report.MeshConfig(o, u.layers.Effective(c, n.Namespace)),
 	}
 	for _, in := range u.layers.ScopesOf(c, n.Namespace) {

@@ -29,11 +29,15 @@ const DefaultStale = 3 * time.Minute
 
 // Config is what a Source is made from.
 type Config struct {
-	Client *rest.Config     // required; its rights: get, list and watch on every kind and on definitions
-	Epoch  uint64           // of the positions that are handed out: higher after the API was restored from a backup
-	Stale  time.Duration    // zero: DefaultStale
-	Log    *slog.Logger     // nil: none
-	Now    func() time.Time // nil: time.Now
+	Client *rest.Config  // required; its rights: get, list and watch on every kind and on definitions
+	Epoch  uint64        // of the positions that are handed out: higher after the API was restored from a backup
+	Stale  time.Duration // zero: DefaultStale
+	// Seen is shown each version of each object as it came, statuses and all, before what it
+	// differs in is handed out. It is called by several goroutines, must not keep or change the
+	// object, and must not block. Nil: nobody looks.
+	Seen func(object.Key, object.Object)
+	Log  *slog.Logger     // nil: none
+	Now  func() time.Time // nil: time.Now
 }
 
 // Source follows a Kubernetes API.
@@ -41,6 +45,7 @@ type Source struct {
 	config *rest.Config
 	scheme *runtime.Scheme
 	intake *intake
+	seen   func(object.Key, object.Object)
 	stale  time.Duration
 	log    *slog.Logger
 	now    func() time.Time
@@ -64,7 +69,7 @@ func New(c Config) (*Source, error) {
 	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
-	return &Source{config: c.Client, scheme: scheme, intake: newIntake(c.Epoch, c.Now), stale: c.Stale, log: c.Log, now: c.Now}, nil
+	return &Source{config: c.Client, scheme: scheme, intake: newIntake(c.Epoch, c.Now), seen: c.Seen, stale: c.Stale, log: c.Log, now: c.Now}, nil
 }
 
 // Run follows the API until ctx is done, which is no error, and calls sink from this
@@ -151,7 +156,7 @@ type follower struct {
 func (f *followers) start(ctx context.Context, k kind) {
 	one := f.kinds[k.Name]
 	if one == nil {
-		one = &follower{mirror: newMirror(k, f.source.intake), done: make(chan struct{})}
+		one = &follower{mirror: newMirror(k, f.source.intake, f.source.seen), done: make(chan struct{})}
 		close(one.done)
 		f.kinds[k.Name] = one
 	}

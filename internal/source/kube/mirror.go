@@ -18,7 +18,8 @@ import (
 type mirror struct {
 	kind    kind
 	intake  *intake
-	objects map[object.Key]object.Object // as the API has them
+	seen    func(object.Key, object.Object) // nil: nobody looks
+	objects map[object.Key]object.Object    // as the API has them
 	// behind is what is in effect of objects that are not admitted as they are now; nil:
 	// nothing was ever.
 	behind map[object.Key]object.Object
@@ -29,8 +30,8 @@ var (
 	_ cache.ReflectorBookmarkStore = (*mirror)(nil)
 )
 
-func newMirror(k kind, in *intake) *mirror {
-	return &mirror{kind: k, intake: in, objects: map[object.Key]object.Object{}, behind: map[object.Key]object.Object{}}
+func newMirror(k kind, in *intake, seen func(object.Key, object.Object)) *mirror {
+	return &mirror{kind: k, intake: in, seen: seen, objects: map[object.Key]object.Object{}, behind: map[object.Key]object.Object{}}
 }
 
 // Add takes in an object that is new, or that is new to us.
@@ -38,6 +39,7 @@ func (m *mirror) Add(o any) error { return m.Update(o) }
 
 // Update takes in an object's newest version.
 func (m *mirror) Update(o any) error {
+	m.show(o)
 	obj, err := m.own(o)
 	if err != nil {
 		return err
@@ -62,6 +64,7 @@ func (m *mirror) Replace(list []any, at string) error {
 	var changes []object.Change
 	there := make(map[object.Key]bool, len(list))
 	for _, o := range list {
+		m.show(o)
 		obj, err := m.own(o)
 		if err != nil {
 			return err
@@ -121,6 +124,13 @@ func (m *mirror) drop(k object.Key) object.Change {
 
 func (m *mirror) key(o object.Object) object.Key {
 	return object.Key{Kind: m.kind.Name, Namespace: o.GetNamespace(), Name: o.GetName()}
+}
+
+// show lets whoever wants to see an object as it came.
+func (m *mirror) show(o any) {
+	if obj, ok := o.(object.Object); ok && m.seen != nil {
+		m.seen(m.key(obj), obj)
+	}
 }
 
 // own takes an object over from the reflector, which keeps none, and drops what nothing

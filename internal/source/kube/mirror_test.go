@@ -25,7 +25,7 @@ func read(t *testing.T, name object.Kind) reader {
 	in.complete()
 	all := kinds()
 	i := slices.IndexFunc(all, func(k kind) bool { return k.Name == name })
-	return reader{in, newMirror(all[i], in)}
+	return reader{in, newMirror(all[i], in, nil)}
 }
 
 func (r reader) changes(t *testing.T) []object.Change {

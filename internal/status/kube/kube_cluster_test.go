@@ -139,8 +139,8 @@ func (r rig) messages() map[string]string {
 func TestOnlyOurEntriesAreWritten(t *testing.T) {
 	r := newRig(t)
 	r.foreign("theirs")
-	if err := r.sink.Write(t.Context(), document("good")); err != nil {
-		t.Fatal(err)
+	if wrote, err := r.sink.Write(t.Context(), document("good")); err != nil || !wrote {
+		t.Fatalf("written %t, %v", wrote, err)
 	}
 	if got := r.messages(); got[ours] != "good" || got[other] != "theirs" {
 		t.Fatalf("entries %v", got)
@@ -150,34 +150,71 @@ func TestOnlyOurEntriesAreWritten(t *testing.T) {
 	before := r.route()
 	later := document("good")
 	later.Status.(*gatewayv1.HTTPRouteStatus).Parents[0].Conditions[0].LastTransitionTime = metav1.NewTime(time.Now().Add(time.Hour))
-	if err := r.sink.Write(t.Context(), later); err != nil {
-		t.Fatal(err)
+	if wrote, err := r.sink.Write(t.Context(), later); err != nil || wrote {
+		t.Fatalf("written %t, %v", wrote, err)
 	}
 	if after := r.route(); after.ResourceVersion != before.ResourceVersion {
 		t.Errorf("the same was written again: version %s became %s", before.ResourceVersion, after.ResourceVersion)
 	}
+	if !r.sink.HasOurs(before) || !r.sink.Shows(before, later) || r.sink.Shows(before, document("other")) {
+		t.Errorf("ours %t, shows it %t, shows something else %t", r.sink.HasOurs(before), r.sink.Shows(before, later), r.sink.Shows(before, document("other")))
+	}
 
-	// What an earlier process left of a route that is not ours any more goes, theirs stays.
-	if err := r.sink.KeepOnly(t.Context(), nil); err != nil {
+	// What is ours of a route goes, theirs stays.
+	if err := r.sink.Remove(t.Context(), shop(), before.UID); err != nil {
 		t.Fatal(err)
 	}
-	if got := r.messages(); len(got) != 1 || got[other] != "theirs" {
+	if got := r.messages(); len(got) != 1 || got[other] != "theirs" || r.sink.HasOurs(r.route()) {
 		t.Errorf("entries %v, want theirs", got)
 	}
-	if err := r.sink.KeepOnly(t.Context(), []object.Key{shop()}); err != nil {
-		t.Fatal(err)
-	}
+}
 
-	// An object that is gone is no error.
+// What is said of a route is not said of one that took its name, nor of what it was before
+// where it has been said of what it is now.
+func TestAStatusIsOfOneObjectAndOneGeneration(t *testing.T) {
+	r := newRig(t)
+	old := r.route()
+	d := document("old")
+	d.UID = old.UID
 	if _, err := r.server.Kubectl(t.Context(), "", "delete", "httproute", "shop"); err != nil {
 		t.Fatal(err)
 	}
-	for name, err := range map[string]error{"write": r.sink.Write(t.Context(), document("late")), "remove": r.sink.Remove(t.Context(), shop())} {
+	for name, err := range map[string]error{"write": last(r.sink.Write(t.Context(), d)), "remove": r.sink.Remove(t.Context(), shop(), old.UID)} {
 		if err != nil {
 			t.Errorf("%s of an object that is gone: %v", name, err)
 		}
 	}
+	if _, err := r.server.Kubectl(t.Context(), route, "create", "-f", "-"); err != nil {
+		t.Fatal(err)
+	}
+	if wrote, err := r.sink.Write(t.Context(), d); err != nil || wrote {
+		t.Errorf("written %t (%v) to the route that took its name", wrote, err)
+	}
+	d.UID = r.route().UID
+	if wrote, err := r.sink.Write(t.Context(), d); err != nil || !wrote {
+		t.Errorf("written %t (%v) to the route itself", wrote, err)
+	}
+	if err := r.sink.Remove(t.Context(), shop(), old.UID); err != nil || r.messages()[ours] != "old" {
+		t.Errorf("what is said of the new route went with the old one: %v, %v", r.messages(), err)
+	}
+
+	if _, err := r.server.Kubectl(t.Context(), "", "patch", "httproute", "shop", "--type=merge", "-p", `{"spec":{"hostnames":["a.example.com"]}}`); err != nil {
+		t.Fatal(err)
+	}
+	newest := document("newest")
+	newest.UID, newest.Generation = d.UID, 2
+	newest.Status.(*gatewayv1.HTTPRouteStatus).Parents[0].Conditions[0].ObservedGeneration = 2
+	for _, of := range []status.Document{newest, d} { // the second comes late
+		if _, err := r.sink.Write(t.Context(), of); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := r.messages()[ours]; got != "newest" {
+		t.Errorf("the status says %q of an older generation", got)
+	}
 }
+
+func last(_ bool, err error) error { return err }
 
 // Two controllers write the same list, which the API does not merge: neither may lose what
 // the other wrote.
@@ -193,7 +230,7 @@ func TestTwoWritersOfOneListLoseNothing(t *testing.T) {
 	both.Go(func() {
 		for i := range rounds {
 			for { // whoever uses a sink tries again what failed
-				err := r.sink.Write(t.Context(), document(fmt.Sprint(i)))
+				_, err := r.sink.Write(t.Context(), document(fmt.Sprint(i)))
 				if err == nil {
 					break
 				}

@@ -1,0 +1,211 @@
+package kube
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	configv1 "aether.io/aether/api/config/v1"
+	"aether.io/aether/internal/object"
+	"aether.io/aether/internal/status"
+)
+
+// Shows reports whether what is ours of an object's status is as d says. The object is not changed.
+func (s *Sink) Shows(o object.Object, d status.Document) bool {
+	now, ok := o.DeepCopyObject().(object.Object)
+	return ok && s.merge(now, d.Status) == nil && equality.Semantic.DeepEqual(o, now)
+}
+
+// HasOurs reports whether an object's status has anything of ours that is to go with what
+// it is said of: entries, in lists that have those of other controllers too.
+func (s *Sink) HasOurs(o object.Object) bool {
+	switch o := o.(type) {
+	case *gatewayv1.HTTPRoute:
+		return slices.ContainsFunc(o.Status.Parents, func(p gatewayv1.RouteParentStatus) bool { return p.ControllerName == s.controller })
+	case *gatewayv1.BackendTLSPolicy:
+		return slices.ContainsFunc(o.Status.Ancestors, func(p gatewayv1.PolicyAncestorStatus) bool { return p.ControllerName == s.controller })
+	}
+	return false
+}
+
+// told is the newest generation of which our part of an object's status speaks; 0: none.
+func (s *Sink) told(o object.Object) int64 {
+	newest := int64(0)
+	look := func(conditions []metav1.Condition) {
+		for _, c := range conditions {
+			newest = max(newest, c.ObservedGeneration)
+		}
+	}
+	switch o := o.(type) {
+	case *gatewayv1.HTTPRoute:
+		for _, p := range o.Status.Parents {
+			if p.ControllerName == s.controller {
+				look(p.Conditions)
+			}
+		}
+	case *gatewayv1.BackendTLSPolicy:
+		for _, p := range o.Status.Ancestors {
+			if p.ControllerName == s.controller {
+				look(p.Conditions)
+			}
+		}
+	}
+	return newest
+}
+
+// merge puts what is wanted in the place of what is ours.
+func (s *Sink) merge(o object.Object, wanted any) error {
+	switch v := wanted.(type) {
+	case *gatewayv1.GatewayClassStatus:
+		o := o.(*gatewayv1.GatewayClass)
+		o.Status.SupportedFeatures = v.SupportedFeatures
+		mergeConditions(&o.Status.Conditions, v.Conditions)
+	case *gatewayv1.GatewayStatus:
+		o := o.(*gatewayv1.Gateway)
+		next := v.DeepCopy()
+		next.Conditions = o.Status.Conditions
+		mergeConditions(&next.Conditions, v.Conditions)
+		keepListeners(o.Status.Listeners, next.Listeners, func(l gatewayv1.ListenerStatus) (gatewayv1.SectionName, []metav1.Condition) {
+			return l.Name, l.Conditions
+		})
+		o.Status = *next
+	case *gatewayv1.ListenerSetStatus:
+		o := o.(*gatewayv1.ListenerSet)
+		next := v.DeepCopy()
+		next.Conditions = o.Status.Conditions
+		mergeConditions(&next.Conditions, v.Conditions)
+		keepListeners(o.Status.Listeners, next.Listeners, func(l gatewayv1.ListenerEntryStatus) (gatewayv1.SectionName, []metav1.Condition) {
+			return l.Name, l.Conditions
+		})
+		o.Status = *next
+	case *gatewayv1.HTTPRouteStatus:
+		o := o.(*gatewayv1.HTTPRoute)
+		o.Status.Parents = mergeEntries(s, o.Status.Parents, v.Parents, maxParents, parent)
+	case *gatewayv1.PolicyStatus:
+		o := o.(*gatewayv1.BackendTLSPolicy)
+		o.Status.Ancestors = mergeEntries(s, o.Status.Ancestors, v.Ancestors, maxAncestors, ancestor)
+	case *configv1.MeshConfigStatus:
+		o := o.(*configv1.MeshConfig)
+		next := v.DeepCopy()
+		next.Conditions = o.Status.Conditions
+		mergeConditions(&next.Conditions, v.Conditions)
+		o.Status = *next
+	default:
+		return fmt.Errorf("a status of type %T is not known", wanted)
+	}
+	return nil
+}
+
+// clear takes what is ours out of a status that other controllers write too, and reports
+// whether there was anything. A Gateway that is another class's now is its controller's
+// to describe.
+func (s *Sink) clear(o object.Object) bool {
+	switch o := o.(type) {
+	case *gatewayv1.HTTPRoute:
+		before := len(o.Status.Parents)
+		o.Status.Parents = mergeEntries(s, o.Status.Parents, nil, maxParents, parent)
+		return len(o.Status.Parents) != before
+	case *gatewayv1.BackendTLSPolicy:
+		before := len(o.Status.Ancestors)
+		o.Status.Ancestors = mergeEntries(s, o.Status.Ancestors, nil, maxAncestors, ancestor)
+		return len(o.Status.Ancestors) != before
+	}
+	return false
+}
+
+// entry is what routes and policies have of each parent: who wrote it, about what.
+type entry struct {
+	controller gatewayv1.GatewayController
+	about      *gatewayv1.ParentReference
+	conditions *[]metav1.Condition
+}
+
+func parent(p *gatewayv1.RouteParentStatus) entry {
+	return entry{p.ControllerName, &p.ParentRef, &p.Conditions}
+}
+
+func ancestor(p *gatewayv1.PolicyAncestorStatus) entry {
+	return entry{p.ControllerName, &p.AncestorRef, &p.Conditions}
+}
+
+// The most entries that the API takes.
+const (
+	maxParents   = 32
+	maxAncestors = 16
+)
+
+// mergeEntries returns those of other controllers as they are, in front, and ours as they
+// are wanted, as far as there is room: others' are not ours to push out.
+func mergeEntries[T any](s *Sink, now, wanted []T, limit int, of func(*T) entry) []T {
+	out := make([]T, 0, len(now)+len(wanted)) // never nil: the API wants a list
+	for i := range now {
+		if of(&now[i]).controller != s.controller {
+			out = append(out, now[i])
+		}
+	}
+	for i := range wanted[:min(len(wanted), max(0, limit-len(out)))] {
+		next := wanted[i]
+		e := of(&next)
+		*e.conditions = append([]metav1.Condition(nil), *e.conditions...)
+		if e.about.Group == nil { // the API server's defaults, or every look would find a difference
+			e.about.Group = ptr.To(gatewayv1.Group(gatewayv1.GroupName))
+		}
+		if e.about.Kind == nil {
+			e.about.Kind = ptr.To(gatewayv1.Kind("Gateway"))
+		}
+		for j := range now {
+			if old := of(&now[j]); old.controller == s.controller && equality.Semantic.DeepEqual(old.about, e.about) {
+				keepTransitions(*old.conditions, *e.conditions)
+			}
+		}
+		out = append(out, next)
+	}
+	return out
+}
+
+// mergeConditions sets the wanted ones and leaves those of other types.
+func mergeConditions(now *[]metav1.Condition, wanted []metav1.Condition) {
+	wanted = append([]metav1.Condition(nil), wanted...)
+	keepTransitions(*now, wanted)
+	out := append([]metav1.Condition(nil), *now...)
+	for _, w := range wanted {
+		found := false
+		for i := range out {
+			if out[i].Type == w.Type {
+				out[i], found = w, true
+			}
+		}
+		if !found {
+			out = append(out, w)
+		}
+	}
+	*now = out
+}
+
+// keepTransitions keeps the time of a condition whose status is what it was, which an
+// earlier process or replica wrote.
+func keepTransitions(now, next []metav1.Condition) {
+	for i := range next {
+		for _, old := range now {
+			if old.Type == next[i].Type && old.Status == next[i].Status {
+				next[i].LastTransitionTime = old.LastTransitionTime
+			}
+		}
+	}
+}
+
+// keepListeners keeps the times of the conditions of listeners of the same name.
+func keepListeners[T any](now, next []T, of func(T) (gatewayv1.SectionName, []metav1.Condition)) {
+	for _, wanted := range next {
+		name, conditions := of(wanted)
+		for _, old := range now {
+			if called, its := of(old); called == name {
+				keepTransitions(its, conditions)
+			}
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package status
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// How fast one object is written. An edit by a person takes one or two writes, which do not
+// wait. A Gateway of which a thousand routes are created one by one would take a thousand.
+const (
+	burst    = 4                      // writes that do not wait
+	interval = 500 * time.Millisecond // between those that follow, and until one more need not wait
+)
+
+// How fast what others take away is put back: they may do so each time.
+const (
+	minTruce = time.Second // after the first time, doubled with each that follows
+	maxTruce = 5 * time.Minute
+)
+
+// backoffs is how many times what is waited before a write that failed is doubled.
+const backoffs = 4
+
+// pace says when one object may be written. The zero pace says: now.
+type pace struct {
+	full     time.Time // when burst writes need not wait again
+	mended   time.Time // when what others took away was last put back
+	times    int       // how often it was, one soon after the other
+	failures int       // in a row
+	retryAt  time.Time // after a failure
+}
+
+// next is the earliest time of a write.
+func (p *pace) next() time.Time { return p.full.Add(-(burst - 1) * interval) }
+
+// peace is the earliest time at which what others took away is put back again.
+func (p *pace) peace() time.Time { return p.mended.Add(p.truce()) }
+
+// truce is how long what was put back last is left alone if it is taken away again.
+func (p *pace) truce() time.Duration {
+	if p.times == 0 {
+		return 0
+	}
+	return min(minTruce<<min(p.times-1, 10), maxTruce)
+}
+
+// wrote notes a write, lost: one that put back what others had taken away.
+func (p *pace) wrote(now time.Time, lost bool) {
+	if p.full.Before(now) {
+		p.full = now
+	}
+	p.full = p.full.Add(interval)
+	if !lost {
+		return
+	}
+	if p.times > 0 && now.Sub(p.mended) > 2*p.truce() {
+		p.times = 0
+	}
+	p.times++
+	p.mended = now
+}
+
+// failed notes a failure and returns how long to wait for the next try: longer each time,
+// and not the same for all that failed together.
+func (p *pace) failed(now time.Time, least time.Duration) time.Duration {
+	wait := least << min(p.failures, backoffs)
+	wait = min(wait, 10*least)
+	if p.failures > 0 {
+		wait -= rand.N(wait/4 + 1)
+	}
+	p.failures++
+	p.retryAt = now.Add(wait)
+	return wait
+}
+
+// succeeded forgets failures.
+func (p *pace) succeeded() { p.failures = 0 }
