@@ -65,9 +65,16 @@ func TestAGatewayBehindAServiceIsBoundWhereThatMapsItsPorts(t *testing.T) {
 		t.Fatalf("wanted in front: %+v", want)
 	}
 	status := gatewayStatus(t, r, n.Object(object.Gateway))
-	if got := programmedReason(status.Conditions); got != "AddressNotAssigned" {
-		t.Errorf("Programmed is %s without a Service", got)
+	if got := programmedReason(status.Conditions); got != "AddressNotUsable" {
+		t.Errorf("Programmed is %s without the address that is asked for", got)
 	}
+	modest := gw.DeepCopy()
+	modest.Spec.Addresses = nil
+	r.apply(change(modest, object.Gateway))
+	if got := programmedReason(gatewayStatus(t, r, n.Object(object.Gateway)).Conditions); got != "AddressNotAssigned" {
+		t.Errorf("Programmed is %s without an address, where any will do", got)
+	}
+	r.apply(change(gw, object.Gateway))
 	if got := programmedReason(status.Listeners[0].Conditions); got != "Pending" {
 		t.Errorf("a listener's Programmed is %s without a Service", got)
 	}

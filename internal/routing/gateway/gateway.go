@@ -7,6 +7,7 @@ package gateway
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -55,7 +56,7 @@ type Gateway struct {
 	Frontend     *gatewayv1.FrontendTLSConfig // nil: clients show no certificate
 	Idle         []string                     // what is asked for and has no effect
 	Addresses    []string                     // at which a shared one is reached
-	Unreachable  bool                         // it has no address yet, and gets one
+	Unreachable  condition.Problem            // it has no address yet, and may get one: what is there is served
 	Front        front.Front                  // what is wanted in front of a shared one, if its site maps ports
 }
 
@@ -94,8 +95,10 @@ func Read(gw *gatewayv1.Gateway, sets []*gatewayv1.ListenerSet, p Parameters, in
 		}
 	}
 	if g.Scope.IsSharedPool() {
-		g.Addresses, g.Unreachable = site.PublishAddresses, site.Mapped && len(site.PublishAddresses) == 0
-		g.Front = p.front(gw, g)
+		g.Addresses, g.Front = site.PublishAddresses, p.front(gw, g)
+		if site.Mapped && len(site.PublishAddresses) == 0 {
+			g.Unreachable = unreachable(g.Front.Address)
+		}
 	}
 	g.checkAddresses(gw, site)
 	switch {
@@ -141,6 +144,16 @@ func (g *Gateway) dedicate(gw *gatewayv1.Gateway) {
 	g.Scope, g.Account = own, key.Name{Namespace: gw.Namespace, Name: account}
 }
 
+// unreachable says what a Gateway waits for. That an address which was asked for will never
+// come cannot be told from that it has not come yet, and it is for who asked to know that
+// it is not there.
+func unreachable(asked string) condition.Problem {
+	if asked != "" {
+		return condition.Problemf(gatewayv1.GatewayReasonAddressNotUsable, "address %s is asked for and has not been given: it may be taken, or none that this cluster has", asked)
+	}
+	return condition.Problemf(gatewayv1.GatewayReasonAddressNotAssigned, "nothing has given it an address yet")
+}
+
 // checkAddresses: addresses are the installation's and cannot be chosen. What is in front of
 // a Gateway may be asked for one, and need not give it.
 func (g *Gateway) checkAddresses(gw *gatewayv1.Gateway, site Site) {
@@ -149,7 +162,10 @@ func (g *Gateway) checkAddresses(gw *gatewayv1.Gateway, site Site) {
 		case a.Type != nil && *a.Type != gatewayv1.IPAddressType:
 			g.Rejected = condition.Problemf(gatewayv1.GatewayReasonUnsupportedAddress, "addresses of type %s are not supported", *a.Type)
 		case site.Mapped && len(site.PublishAddresses) == 0: // it may still come
-		case a.Value != "" && !slices.Contains(site.PublishAddresses, a.Value):
+		case a.Value == "" || slices.Contains(site.PublishAddresses, a.Value):
+		case site.Mapped:
+			g.Unusable = condition.Problemf(gatewayv1.GatewayReasonAddressNotUsable, "address %s is asked for, and given is %s", a.Value, strings.Join(site.PublishAddresses, ", "))
+		default:
 			g.Unusable = condition.Problemf(gatewayv1.GatewayReasonAddressNotUsable, "address %s is not one of this installation's", a.Value)
 		}
 	}

@@ -121,8 +121,8 @@ func (g Gateway) programmed() metav1.Condition {
 		return condition.False(kind, gatewayv1.GatewayReasonInvalid, "the Gateway is not accepted")
 	case !g.Unusable.IsZero():
 		return condition.False(kind, g.Unusable.Reason, g.Unusable.Message)
-	case g.Unreachable:
-		return condition.False(kind, gatewayv1.GatewayReasonAddressNotAssigned, "nothing has given it an address yet")
+	case !g.Unreachable.IsZero():
+		return condition.False(kind, g.Unreachable.Reason, g.Unreachable.Message)
 	case !g.Held && !g.Served:
 		return condition.False(kind, gatewayv1.GatewayReasonInvalid, "no listener can be programmed")
 	}
