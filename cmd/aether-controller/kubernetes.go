@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"aether.io/aether/internal/attest/review"
@@ -43,7 +44,9 @@ func (c *controller) kubernetes() (platform, error) {
 	if err != nil {
 		return platform{}, err
 	}
-	source, err := sourcekube.New(sourcekube.Config{Client: config, Seen: c.showStatus(sink), Log: c.log})
+	source, err := sourcekube.New(sourcekube.Config{
+		Client: config, Withheld: types.NamespacedName{Namespace: c.f.releaseNamespace, Name: c.f.caSecret}, Seen: c.showStatus(sink), Log: c.log,
+	})
 	if err != nil {
 		return platform{}, err
 	}

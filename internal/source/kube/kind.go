@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -36,8 +37,9 @@ func (k kind) custom() bool {
 // definition is the name of the kind's CustomResourceDefinition.
 func (k kind) definition() string { return k.Resource.GroupResource().String() }
 
-// kinds is every kind that is read, in the order of object.Kinds.
-func kinds() []kind {
+// kinds is every kind that is read, in the order of object.Kinds. Of the Secret that is
+// withheld nothing is kept but that it is there.
+func kinds(withheld types.NamespacedName) []kind {
 	gateway := func(resource string) schema.GroupVersionResource {
 		return schema.GroupVersion(gatewayv1.GroupVersion).WithResource(resource)
 	}
@@ -54,7 +56,7 @@ func kinds() []kind {
 		{Name: object.MeshConfig, Resource: own("meshconfigs"), New: func() object.Object { return &configv1.MeshConfig{} }, Trim: trimMeshConfig},
 		{Name: object.ReferenceGrant, Resource: gateway("referencegrants"), New: func() object.Object { return &gatewayv1.ReferenceGrant{} }},
 		{
-			Name: object.Secret, Resource: core("secrets"), New: func() object.Object { return &corev1.Secret{} }, Trim: trimSecret,
+			Name: object.Secret, Resource: core("secrets"), New: func() object.Object { return &corev1.Secret{} }, Trim: trimSecret(withheld),
 			// Neither holds a certificate, and both can be many and large.
 			Selector: fields.AndSelectors(
 				fields.OneTermNotEqualSelector("type", string(corev1.SecretTypeServiceAccountToken)),
@@ -128,16 +130,21 @@ func trimEndpointSlice(o object.Object) {
 const authorities = trust.Key
 
 // trimSecret leaves certificates, their keys and authorities: other secrets are none of
-// our business and are not kept.
-func trimSecret(o object.Object) {
-	s := o.(*corev1.Secret)
-	kept := map[string][]byte{}
-	for _, key := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey, authorities} {
-		if value, has := s.Data[key]; has {
-			kept[key] = value
+// our business and are not kept. The one that is withheld has nothing left.
+func trimSecret(withheld types.NamespacedName) func(object.Object) {
+	return func(o object.Object) {
+		s := o.(*corev1.Secret)
+		kept := map[string][]byte{}
+		for _, key := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey, authorities} {
+			if value, has := s.Data[key]; has {
+				kept[key] = value
+			}
 		}
+		if s.Namespace == withheld.Namespace && s.Name == withheld.Name {
+			kept, s.Type = nil, corev1.SecretTypeOpaque
+		}
+		s.Data, s.StringData = kept, nil
 	}
-	s.Data, s.StringData = kept, nil
 }
 
 // trimConfigMap leaves authorities.

@@ -17,6 +17,7 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"aether.io/aether/internal/object"
@@ -32,6 +33,9 @@ type Config struct {
 	Client *rest.Config  // required; its rights: get, list and watch on every kind and on definitions
 	Epoch  uint64        // of the positions that are handed out: higher after the API was restored from a backup
 	Stale  time.Duration // zero: DefaultStale
+	// Withheld is a Secret whose content is not taken in, so that nothing that refers to it
+	// can carry it to a proxy: the CA's. Zero: none.
+	Withheld types.NamespacedName
 	// Seen is shown each version of each object as it came, statuses and all, before what it
 	// differs in is handed out. It is called by several goroutines, must not keep or change the
 	// object, and must not block. Nil: nobody looks.
@@ -45,6 +49,7 @@ type Source struct {
 	config *rest.Config
 	scheme *runtime.Scheme
 	intake *intake
+	held   types.NamespacedName
 	seen   func(object.Key, object.Object)
 	stale  time.Duration
 	log    *slog.Logger
@@ -69,7 +74,7 @@ func New(c Config) (*Source, error) {
 	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
-	return &Source{config: c.Client, scheme: scheme, intake: newIntake(c.Epoch, c.Now), seen: c.Seen, stale: c.Stale, log: c.Log, now: c.Now}, nil
+	return &Source{config: c.Client, scheme: scheme, intake: newIntake(c.Epoch, c.Now), held: c.Withheld, seen: c.Seen, stale: c.Stale, log: c.Log, now: c.Now}, nil
 }
 
 // Run follows the API until ctx is done, which is no error, and calls sink from this
@@ -88,7 +93,7 @@ func (s *Source) Run(ctx context.Context, sink func(context.Context, source.Batc
 		kinds: map[string]kind{}, intake: s.intake, served: map[string]bool{}, stale: map[string]bool{},
 		start: func(k kind) { f.start(ctx, k) }, stop: f.stop,
 	}
-	for _, k := range kinds() {
+	for _, k := range kinds(s.held) {
 		if k.custom() {
 			d.kinds[k.definition()] = k
 			continue

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"aether.io/aether/internal/object"
@@ -23,7 +24,7 @@ func read(t *testing.T, name object.Kind) reader {
 	t.Helper()
 	in := newIntake(1, time.Now)
 	in.complete()
-	all := kinds()
+	all := kinds(types.NamespacedName{})
 	i := slices.IndexFunc(all, func(k kind) bool { return k.Name == name })
 	return reader{in, newMirror(all[i], in, nil)}
 }
@@ -89,6 +90,33 @@ func TestAConfigMapThatNobodyCouldUseDoesNotReplaceWhatIsInEffect(t *testing.T) 
 	}
 }
 
+// Whoever may write a Gateway of that namespace could else have it show the CA's certificate,
+// and its key with it.
+func TestTheContentOfTheWithheldSecretIsNotTakenIn(t *testing.T) {
+	in := newIntake(1, time.Now)
+	in.complete()
+	all := kinds(types.NamespacedName{Namespace: "aether-system", Name: "ca"})
+	r := reader{in, newMirror(all[slices.IndexFunc(all, func(k kind) bool { return k.Name == object.Secret })], in, nil)}
+	secret := func(namespace string) *corev1.Secret {
+		return &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "ca", ResourceVersion: "1"}, Type: corev1.SecretTypeTLS,
+			Data: map[string][]byte{"tls.crt": []byte("a"), "tls.key": []byte("b"), "ca.crt": []byte("c")},
+		}
+	}
+	if err := r.Replace([]any{secret("aether-system"), secret("shop")}, "5"); err != nil {
+		t.Fatal(err)
+	}
+	b := r.collect()
+	if len(b.Problems) != 1 || b.Problems[0].Object != "Secret/shop/ca" {
+		t.Errorf("problems %+v, want those of the other one", b.Problems)
+	}
+	for _, c := range b.Changes {
+		if s, there := c.Object.(*corev1.Secret); c.Key.Namespace == "aether-system" && (!there || len(s.Data) > 0) {
+			t.Errorf("handed out %+v", c.Object)
+		}
+	}
+}
+
 func TestAListIsComparedWithWhatIsKnown(t *testing.T) {
 	r := read(t, object.Gateway)
 	gateway := func(name, version, class string) *gatewayv1.Gateway {
@@ -138,7 +166,7 @@ func TestAListIsComparedWithWhatIsKnown(t *testing.T) {
 
 func TestEveryKindThatIsReadIsFollowed(t *testing.T) {
 	var got []object.Kind
-	for _, k := range kinds() {
+	for _, k := range kinds(types.NamespacedName{}) {
 		got = append(got, k.Name)
 		if !slices.Contains([]string{"", "discovery.k8s.io", "gateway.networking.k8s.io", "config.aether.io"}, k.Resource.Group) {
 			t.Errorf("%s is of group %q", k.Name, k.Resource.Group)
