@@ -290,6 +290,30 @@ func TestWhatOthersTakeAwayIsPutBackAndNeverFoughtOver(t *testing.T) {
 	})
 }
 
+// Deleted and made anew before anybody looked, it is as it was but for its UID, and nothing
+// has been said of it.
+func TestWhatTakesAnObjectsPlaceIsToldOf(t *testing.T) {
+	against(t, func(t *testing.T, a *api, en *status.Engine) {
+		k := routeNamed(0)
+		en.Update([]routing.Status{saying(k, 1, "the same")})
+		lull()
+		first := a.shown[k].Status.(*gatewayv1.HTTPRouteStatus).Parents[0].Conditions[0].LastTransitionTime
+		pass(time.Minute)
+		a.set(func() { delete(a.shown, k) })
+		next := saying(k, 1, "the same")
+		next.UID = "another"
+		en.Update([]routing.Status{next})
+		lull()
+		got, there := a.shown[k]
+		if !there || got.UID != "another" || a.count(k) != 2 {
+			t.Fatalf("shown is %+v, after %d writes", got, a.count(k))
+		}
+		if at := got.Status.(*gatewayv1.HTTPRouteStatus).Parents[0].Conditions[0].LastTransitionTime; !at.After(first.Time) {
+			t.Errorf("its condition changed at %s, when there was no such object", at)
+		}
+	})
+}
+
 func TestWhatAnEarlierProcessLeftOfAnObjectIsRemovedOnceAllAreKnown(t *testing.T) {
 	against(t, func(t *testing.T, a *api, en *status.Engine) {
 		for _, k := range []object.Key{routeNamed(0), routeNamed(1)} {

@@ -243,6 +243,9 @@ func (e *Engine) prepare(k object.Key, en *entry) *job {
 	e.mu.Lock()
 	wanted, before, since, reason := en.wanted, en.shown, en.since, e.held[k]
 	e.mu.Unlock()
+	if before != nil && before.UID != wanted.UID {
+		before = nil // that was another object of the name
+	}
 
 	var doc *Document
 	open := settled

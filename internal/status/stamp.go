@@ -52,7 +52,7 @@ func stamp(next any, before *Document, now time.Time) {
 	}
 }
 
-// same reports whether two documents say the same, times included.
+// same reports whether two documents say the same of the same object, times included.
 func same(a, b Document) bool {
-	return a.Generation == b.Generation && reflect.DeepEqual(a.Status, b.Status)
+	return a.UID == b.UID && a.Generation == b.Generation && reflect.DeepEqual(a.Status, b.Status)
 }
