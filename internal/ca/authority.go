@@ -54,6 +54,7 @@ type Config struct {
 type Authority struct {
 	cfg    Config
 	ready  chan struct{} // closed by Run when the first CA is in use and published
+	wake   chan struct{} // capacity 1: Look was called
 	issues prometheus.Counter
 
 	mu      sync.Mutex // guards what follows
@@ -93,6 +94,7 @@ func New(cfg Config) (*Authority, error) {
 	a := &Authority{
 		cfg:     cfg,
 		ready:   make(chan struct{}),
+		wake:    make(chan struct{}, 1),
 		changed: make(chan struct{}),
 		servers: map[spiffeid.ID]*serverCertificate{},
 		issues: prometheus.NewCounter(prometheus.CounterOpts{
@@ -117,6 +119,7 @@ func (a *Authority) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-timer.C:
+		case <-a.wake:
 		}
 		err := a.refresh(ctx)
 		if ctx.Err() != nil {
@@ -132,6 +135,14 @@ func (a *Authority) Run(ctx context.Context) error {
 			retry = min(2*retry, lastRetry)
 		}
 		timer.Reset(wait)
+	}
+}
+
+// Look has Run look at the store, and publish, at once.
+func (a *Authority) Look() {
+	select {
+	case a.wake <- struct{}{}:
+	default: // it will
 	}
 }
 
