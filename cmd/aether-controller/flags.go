@@ -26,6 +26,7 @@ type flags struct {
 	inspectPort           uint16
 	metricsBind           string
 	healthBind            string
+	leaderElect           bool
 	bind                  string
 	portOffset            uint32
 	releaseNamespace      string
@@ -70,6 +71,7 @@ func (f *flags) register(cmd *cobra.Command) {
 	s.Uint16Var(&f.inspectPort, "inspect-port", 8083, "on a cluster: port of loopback that answers read-only questions")
 	s.StringVar(&f.metricsBind, "metrics-bind-address", "", "on a cluster: host:port of /metrics; empty: none")
 	s.StringVar(&f.healthBind, "health-probe-bind-address", "", "on a cluster: host:port of /healthz and /readyz; empty: none")
+	s.BoolVar(&f.leaderElect, "leader-elect", true, "on a cluster: do what only one replica may do, as writing to the API, only while holding a Lease; false: this is the only replica")
 	s.StringVar(&f.bind, "bind", "127.0.0.1", "IP address that listeners bind")
 	s.Uint32Var(&f.portOffset, "port-offset", 0, "added to the port of each listener")
 	s.StringVar(&f.releaseNamespace, "release-namespace", "aether-system", "namespace whose MeshConfig every other inherits")
@@ -88,7 +90,7 @@ func (f *flags) register(cmd *cobra.Command) {
 	s.BoolVar(&f.system.TraceExport, "trace-export", false, "what a MeshConfig inherits: traces by OTLP")
 	s.BoolVar(&f.debug, "debug", false, "log what is of use only to a developer")
 	cmd.MarkFlagsRequiredTogether("directory", "state-dir", "stream-fd", "bootstrap-fd")
-	for _, name := range []string{"kubeconfig", "shared-proxy-selector", "discovery-ca-mode", "discovery-ca-secret", "discovery-bind", "discovery-port", "discovery-bootstrap-port", "inspect-port", "metrics-bind-address", "health-probe-bind-address"} {
+	for _, name := range []string{"kubeconfig", "shared-proxy-selector", "discovery-ca-mode", "discovery-ca-secret", "discovery-bind", "discovery-port", "discovery-bootstrap-port", "inspect-port", "metrics-bind-address", "health-probe-bind-address", "leader-elect"} {
 		cmd.MarkFlagsMutuallyExclusive("directory", name)
 	}
 }

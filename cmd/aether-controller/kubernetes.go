@@ -12,6 +12,7 @@ import (
 
 	"aether.io/aether/internal/attest/review"
 	cakube "aether.io/aether/internal/ca/kube"
+	"aether.io/aether/internal/election"
 	"aether.io/aether/internal/inspect"
 	"aether.io/aether/internal/object"
 	"aether.io/aether/internal/provision"
@@ -28,8 +29,8 @@ const (
 	clientBurst = 1000
 )
 
-// kubernetes is a controller of a cluster. It is the only replica: what only one may do,
-// it does.
+// kubernetes is a controller of a cluster. There may be several: each serves proxies, and
+// what only one may do, the leader does.
 func (c *controller) kubernetes() (platform, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", c.f.kubeconfig) // empty: that of the pod
 	if err != nil {
@@ -68,18 +69,26 @@ func (c *controller) kubernetes() (platform, error) {
 	if err != nil {
 		return platform{}, err
 	}
+	term := &election.Term{}
+	leader, err := c.elect(config, []run.Part{
+		c.reign(term),
+		{Name: "provisioning", Run: fronts.Run},
+	})
+	if err != nil {
+		return platform{}, err
+	}
 	return platform{
 		caPlace:   "Secret " + c.f.releaseNamespace + "/" + c.f.caSecret,
 		store:     store,
-		publisher: bundle,
+		publisher: leaderPublisher{bundle, term},
 		attester:  reviewer,
-		sink:      sink,
+		sink:      leaderSink{sink, term},
 		fronts:    fronts,
 		follow:    source.Run,
 		bootstrap: listening(c.f.discoveryBind, c.f.bootstrapPort),
 		stream:    listening(c.f.discoveryBind, c.f.streamPort),
 		parts: append(c.ports(),
-			run.Part{Name: "provisioning", Run: fronts.Run},
+			leader,
 			run.Part{Name: "inspection", Run: func(ctx context.Context) error {
 				return inspect.ServeLoopback(ctx, c.f.inspectPort, c.handler())
 			}},

@@ -73,6 +73,7 @@ type platform struct {
 	follow    func(context.Context, func(context.Context, source.Batch) error) error
 	stream    func(context.Context) (net.Listener, error)
 	bootstrap func(context.Context) (net.Listener, error)
+	alone     bool       // there are no other replicas; else one of parts says which leads
 	parts     []run.Part // that only it has
 }
 
@@ -92,6 +93,7 @@ func serve(ctx context.Context, f flags, log *slog.Logger) error {
 			return err
 		}
 	}
+	c.statuses.Lead(c.platform.alone)
 	return run.All(ctx, log, grace, append([]run.Part{
 		{Name: "world", Run: c.world.Run},
 		{Name: "certificate authority", Run: c.ca.Run},

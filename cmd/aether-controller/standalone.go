@@ -35,6 +35,7 @@ func (c *controller) standalone() (platform, error) {
 	}
 	statuses := status.NewFiles(state.Status())
 	return platform{
+		alone:     true,
 		caPlace:   state.CA(),
 		store:     ca.FileStore{Dir: state.CA()},
 		publisher: ca.BundleFile{Path: state.TrustBundle()},

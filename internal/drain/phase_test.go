@@ -21,8 +21,11 @@ func TestADrainGoesOnWhenItMay(t *testing.T) {
 	told := func(n int) drain.Sight { return drain.Sight{Told: true, Connections: n} }
 	for name, moments := range map[string][]moment{
 		"connections end": {
-			{4 * s, unknown, drain.Leaving, -1, false}, {5 * s, unknown, drain.Waning, -1, false},
-			{6 * s, told(3), drain.Waning, 3, false}, {7 * s, told(1), drain.Waning, 1, false}, {8 * s, told(0), drain.Drained, 0, false},
+			{4 * s, unknown, drain.Leaving, -1, false},
+			{5 * s, unknown, drain.Waning, -1, false},
+			{6 * s, told(3), drain.Waning, 3, false},
+			{7 * s, told(1), drain.Waning, 1, false},
+			{8 * s, told(0), drain.Drained, 0, false},
 		},
 		"the delay is waited for though nobody is connected": {{4 * s, told(0), drain.Leaving, -1, false}},
 		"a connection outlives the time":                     {{5 * s, unknown, drain.Waning, -1, false}, {44 * s, told(1), drain.Waning, 1, false}, {45 * s, told(1), drain.Drained, 1, true}},
