@@ -5,7 +5,6 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/tools/cache"
 
 	"aether.io/aether/internal/object"
@@ -161,7 +160,7 @@ func same(a, b object.Object) bool {
 	version := b.GetResourceVersion()
 	b.SetResourceVersion(a.GetResourceVersion())
 	defer b.SetResourceVersion(version)
-	return equality.Semantic.DeepEqual(a, b)
+	return object.Alike(a, b)
 }
 
 // position is a resourceVersion as a number, 0 if it is none: they are comparable within

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -159,7 +158,7 @@ func (s *Sink) change(ctx context.Context, k object.Key, uid types.UID, edit fun
 		if err := edit(now); err != nil {
 			return false, fmt.Errorf("write status of %s: %w", k, err)
 		}
-		if equality.Semantic.DeepEqual(before, now) {
+		if object.Alike(before, now) {
 			return false, nil
 		}
 		err = request(client.Put()).SubResource("status").Body(now).Do(ctx).Error()

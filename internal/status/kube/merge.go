@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -17,7 +16,7 @@ import (
 // Shows reports whether what is ours of an object's status is as d says. The object is not changed.
 func (s *Sink) Shows(o object.Object, d status.Document) bool {
 	now, ok := o.DeepCopyObject().(object.Object)
-	return ok && s.merge(now, d.Status) == nil && equality.Semantic.DeepEqual(o, now)
+	return ok && s.merge(now, d.Status) == nil && object.Alike(o, now)
 }
 
 // HasOurs reports whether an object's status has anything of ours that is to go with what
@@ -158,7 +157,7 @@ func mergeEntries[T any](s *Sink, now, wanted []T, limit int, of func(*T) entry)
 			e.about.Kind = ptr.To(gatewayv1.Kind("Gateway"))
 		}
 		for j := range now {
-			if old := of(&now[j]); old.controller == s.controller && equality.Semantic.DeepEqual(old.about, e.about) {
+			if old := of(&now[j]); old.controller == s.controller && object.Alike(old.about, e.about) {
 				keepTransitions(*old.conditions, *e.conditions)
 			}
 		}
