@@ -26,7 +26,7 @@ type hierarchy struct {
 	data string // the controllers of a cgroup, as mount wants them
 }
 
-// hierarchies lists those that are mounted.
+// hierarchies lists those that are mounted. It is an error if there are none.
 func hierarchies() ([]hierarchy, error) {
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
@@ -49,6 +49,9 @@ func hierarchies() ([]hierarchy, error) {
 			}
 			out = append(out, h)
 		}
+	}
+	if len(out) == 0 {
+		return nil, errors.New("no control groups are mounted: `ip netns exec` hides them, `nsenter --net=` does not")
 	}
 	return out, nil
 }

@@ -10,11 +10,10 @@ package network
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/netip"
-	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -61,24 +60,45 @@ func (n Node) Pods() netip.Prefix {
 
 func (n Node) cable() string { return strings.TrimSuffix(bridge, "0") + strconv.Itoa(int(n)) }
 
-// Owner is who the bridge was made for; empty: nobody, or there is none.
-func Owner() (string, error) {
-	alias, err := os.ReadFile("/sys/class/net/" + bridge + "/ifalias")
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
+// links are the aliases of the network interfaces, by name. They are asked of the kernel and
+// not read from /sys, which may show those of another network namespace.
+func links(ctx context.Context) (map[string]string, error) {
+	out, err := exec.CommandContext(ctx, "ip", "-json", "link").Output()
+	if err != nil {
+		return nil, fmt.Errorf("ip link: %w", err)
 	}
-	return strings.TrimSpace(string(alias)), err
+	var list []struct {
+		Name  string `json:"ifname"`
+		Alias string `json:"ifalias"`
+	}
+	if err := json.Unmarshal(out, &list); err != nil {
+		return nil, fmt.Errorf("ip link: %w", err)
+	}
+	aliases := make(map[string]string, len(list))
+	for _, l := range list {
+		aliases[l.Name] = l.Alias
+	}
+	return aliases, nil
+}
+
+// Owner is who the bridge was made for; empty: nobody, or there is none.
+func Owner(ctx context.Context) (string, error) {
+	there, err := links(ctx)
+	return there[bridge], err
 }
 
 // Create makes the bridge for the owner, or what is missing of it. Services and the pool
 // are reached through the first node: its kube-proxy knows them as well as any.
 func Create(ctx context.Context, owner string) error {
-	if now, err := Owner(); err != nil {
+	there, err := links(ctx)
+	if err != nil {
 		return err
-	} else if now != owner && now != "" {
+	}
+	now, exists := there[bridge]
+	if now != owner && now != "" {
 		return fmt.Errorf("%w: that of %s", ErrInUse, now)
 	}
-	if _, err := os.Stat("/sys/class/net/" + bridge); err != nil {
+	if !exists {
 		if err := run(ctx, "ip", "link", "add", bridge, "type", "bridge"); err != nil {
 			return err
 		}
@@ -125,11 +145,12 @@ func (n Node) Attach(ctx context.Context, pid int) error {
 
 // Remove takes away the bridge and the cables, if they are the owner's.
 func Remove(ctx context.Context, owner string) error {
-	if now, err := Owner(); err != nil || now != owner {
+	there, err := links(ctx)
+	if now, exists := there[bridge]; err != nil || !exists || now != owner {
 		return err
 	}
 	for n := Node(1); n <= MaxNodes; n++ {
-		if _, err := os.Stat("/sys/class/net/" + n.cable()); err == nil {
+		if _, exists := there[n.cable()]; exists {
 			_ = run(ctx, "ip", "link", "delete", n.cable()) // it goes by itself, too, with its other end
 		}
 	}
