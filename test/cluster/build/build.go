@@ -10,6 +10,7 @@ package build
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -30,7 +31,8 @@ var ErrNotBuilt = errors.New("not built: run `make cluster-programs`")
 // Program is what is built.
 type Program struct {
 	Name    string // of the program and of its file
-	Dir     string // the folder of its module, with go.mod, go.sum and the main package
+	Dir     string // the folder of its module, with go.mod, go.sum and its own code, if any
+	Package string // of the module or one that it requires; empty: the module's own
 	LDFlags string // besides -s -w
 }
 
@@ -58,6 +60,19 @@ func Kubernetes(root string) Program {
 // CoreDNS is the cluster's name server; root is the repository's.
 func CoreDNS(root string) Program {
 	return Program{Name: "coredns", Dir: filepath.Join(root, "test/cluster/coredns")}
+}
+
+// helmVersion is told by Helm, and is what go.mod of its module requires: a test holds it to
+// that.
+const helmVersion = "4.3.2"
+
+// Helm installs the charts; root is the repository's.
+func Helm(root string) Program {
+	const module = "helm.sh/helm/v4"
+	return Program{
+		Name: "helm", Dir: filepath.Join(root, "tools/helm"), Package: module + "/cmd/helm",
+		LDFlags: "-X " + module + "/internal/version.version=v" + helmVersion,
+	}
 }
 
 // Root finds the repository from a folder in it: tests run in that of their package.
@@ -131,7 +146,7 @@ func (p Program) Make(ctx context.Context, cache string, out io.Writer) (string,
 
 // compile runs the go command and follows what it says.
 func (p Program) compile(ctx context.Context, out io.Writer, flags []string, target string) error {
-	stale := p.goCommand(ctx, append([]string{"list", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}"}, append(flags, ".")...)...)
+	stale := p.goCommand(ctx, append([]string{"list", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}"}, append(flags, p.target())...)...)
 	var stderr bytes.Buffer
 	stale.Stderr = &stderr
 	list, err := stale.Output()
@@ -140,13 +155,15 @@ func (p Program) compile(ctx context.Context, out io.Writer, flags []string, tar
 	}
 	m := newMeter(out, p.Name, len(strings.Fields(string(list))))
 	defer m.stop()
-	cmd := p.goCommand(ctx, append([]string{"build", "-v", "-o", target}, append(flags, ".")...)...)
+	cmd := p.goCommand(ctx, append([]string{"build", "-v", "-o", target}, append(flags, p.target())...)...)
 	cmd.Stderr = m
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("go build: %w\n%s", err, m.complaints())
 	}
 	return nil
 }
+
+func (p Program) target() string { return cmp.Or(p.Package, ".") }
 
 // goCommand runs in the module, whatever workspace or flags the caller has. The program
 // is static: images are made of it.
@@ -162,6 +179,9 @@ func (p Program) goCommand(ctx context.Context, args ...string) *exec.Cmd {
 func (p Program) path(cache string) (string, error) {
 	h := sha256.New()
 	fmt.Fprintln(h, runtime.Version(), runtime.GOOS, runtime.GOARCH, p.LDFlags)
+	if p.Package != "" {
+		fmt.Fprintln(h, p.Package)
+	}
 	files, err := filepath.Glob(filepath.Join(p.Dir, "*"))
 	if err != nil {
 		return "", err

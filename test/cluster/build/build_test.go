@@ -67,11 +67,16 @@ func TestTheVersionToldIsTheVersionRequired(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mod, err := os.ReadFile(filepath.Join(Kubernetes(root).Dir, "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Contains(mod, []byte("k8s.io/kubernetes v"+kubernetesVersion+"\n")) {
-		t.Errorf("go.mod does not require %s", kubernetesVersion)
+	for required, p := range map[string]Program{
+		"k8s.io/kubernetes v" + kubernetesVersion: Kubernetes(root),
+		"helm.sh/helm/v4 v" + helmVersion:         Helm(root),
+	} {
+		mod, err := os.ReadFile(filepath.Join(p.Dir, "go.mod"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(mod), required) {
+			t.Errorf("%s does not require %s", p.Dir, required)
+		}
 	}
 }
