@@ -1,0 +1,88 @@
+{{/* Labels of everything that the chart makes. Takes (dict "root" $ "component" NAME); the component may be empty. */}}
+{{- define "aether.labels" -}}
+helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version | replace "+" "_" }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+app.kubernetes.io/name: aether
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+{{- with .component }}
+app.kubernetes.io/component: {{ . }}
+{{- end }}
+{{- end }}
+
+{{/* What finds the pods of a component: it never changes. Takes the same. */}}
+{{- define "aether.selector" -}}
+app.kubernetes.io/name: aether
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end }}
+
+{{/* The reference of an image. Takes (dict "root" $ "image" VALUES). */}}
+{{- define "aether.image" -}}
+{{- if .image.digest -}}
+{{ .image.repository }}@{{ .image.digest }}
+{{- else -}}
+{{ .image.repository }}:{{ .image.tag | default .root.Chart.AppVersion }}
+{{- end -}}
+{{- end }}
+
+{{/* The controller's SPIFFE ID, which proxies insist on. */}}
+{{- define "aether.controllerID" -}}
+spiffe://{{ .Values.discovery.trustDomain }}/ns/{{ .Release.Namespace }}/sa/aether-controller
+{{- end }}
+
+{{/* The host of the discovery listeners. */}}
+{{- define "aether.discoveryHost" -}}
+coxswain-controller-discovery.{{ .Release.Namespace }}.svc
+{{- end }}
+
+{{/* The name of what is the release's and has no namespace. Takes (dict "root" $ "name" NAME). */}}
+{{- define "aether.clusterName" -}}
+{{ .name }}:{{ .root.Release.Namespace }}
+{{- end }}
+
+{{/* What every pod of ours has: the pod security standard "restricted". */}}
+{{- define "aether.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{/* The same of every container. */}}
+{{- define "aether.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end }}
+
+{{/*
+Where pods of a component may run. Takes (dict "root" $ "component" NAME "at" VALUES). Without
+constraints of the user's they are spread where that is possible.
+*/}}
+{{- define "aether.scheduling" -}}
+{{- with .at.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .at.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .at.affinity }}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .at.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- $selector := dict "matchLabels" (include "aether.selector" . | fromYaml) }}
+{{- $spread := .at.topologySpreadConstraints }}
+{{- if not $spread }}
+{{- $spread = list
+  (dict "topologyKey" "kubernetes.io/hostname" "maxSkew" 1 "whenUnsatisfiable" "ScheduleAnyway")
+  (dict "topologyKey" "topology.kubernetes.io/zone" "maxSkew" 1 "whenUnsatisfiable" "ScheduleAnyway") }}
+{{- end }}
+topologySpreadConstraints:
+  {{- range $spread }}
+  - {{- toYaml (merge (dict "labelSelector" $selector) .) | nindent 4 }}
+  {{- end }}
+{{- end }}
