@@ -130,9 +130,9 @@ $(CACHE)/envoy/$(ENVOY_VERSION)/envoy:
 CLUSTER := .build/cluster-tools/ctl
 
 .PHONY: cluster-up
-cluster-up: $(CLUSTER) ## a real Kubernetes cluster on this machine (CHART=none: empty; NODES=2)
-	@$(if $(filter-out none,$(CHART)),echo "CHART=$(CHART): there is no chart yet" >&2; exit 1)
+cluster-up: $(CLUSTER) $(if $(filter none,$(CHART)),,build envoy) ## a real Kubernetes with Aether (CHART=none: without; NODES=2; VALUES=file)
 	@$(CLUSTER) $(if $(NODES),-nodes $(NODES)) up
+	@$(if $(filter none,$(CHART)),,$(CLUSTER) -envoy $(AETHER_ENVOY) -values '$(VALUES)' install)
 
 .PHONY: cluster-down
 cluster-down: $(CLUSTER) ## remove it with all that is in it
@@ -156,7 +156,7 @@ cluster-test: cluster-programs envoy $(EMBEDDED) ## the tests that need Kubernet
 .PHONY: $(CLUSTER)
 $(CLUSTER):
 	@mkdir -p $(dir $(CLUSTER)) && $(GO) build -o $(CLUSTER) ./test/cluster/ctl
-	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(dir $(CLUSTER)) ./test/cluster/pause
+	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(dir $(CLUSTER)) ./test/cluster/pause ./test/cluster/probe
 
 .PHONY: clean
 clean: ## remove what was built here (the cache stays)

@@ -11,7 +11,6 @@
 //	pki/         certificates
 //	control/     etcd's data, the audit log
 //	node-N/      a machine, with logs/ of its programs
-//	images/      archives of the cluster's own images
 package cluster
 
 import (
@@ -147,7 +146,7 @@ func (u *up) build(ctx context.Context) error {
 
 // network takes it from a cluster that is no more.
 func (u *up) network(ctx context.Context) error {
-	owner, err := network.Owner()
+	owner, err := network.Owner(ctx)
 	if err != nil {
 		return err
 	}

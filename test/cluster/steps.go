@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -75,39 +76,48 @@ func (u *up) apiServer(ctx context.Context) error {
 	})
 }
 
-// images makes the images of what the cluster itself runs, and imports those that a node
-// does not have.
+// images gives the nodes what the cluster itself runs.
 func (u *up) images(ctx context.Context) error {
-	own := []image.Image{
+	for _, img := range []image.Image{
 		{Name: node.SandboxImage, Entrypoint: []string{"/pause"}, User: "65535:65535", Files: map[string]string{"/pause": u.Pause}},
 		{Name: dnsImage, Entrypoint: []string{"/coredns"}, Files: map[string]string{"/coredns": u.coreDNS}},
+	} {
+		if err := u.Give(ctx, img); err != nil {
+			return err
+		}
 	}
-	if err := os.MkdirAll(u.path("images"), 0o755); err != nil {
-		return err
-	}
-	for _, n := range u.nodes() {
+	return nil
+}
+
+// Give makes an image and imports it into the nodes that have none of that name. Pods that
+// name it need the image pull policy IfNotPresent.
+func (c Cluster) Give(ctx context.Context, img image.Image) error {
+	archive := c.path("image-" + strconv.Itoa(os.Getpid()) + ".tar")
+	defer os.Remove(archive)
+	made := false
+	for _, n := range c.nodes() {
 		var have string
 		err := await(ctx, func(ctx context.Context) (err error) {
-			have, err = u.Cluster.ctr(ctx, n, nil, "images", "list", "-q")
+			have, err = c.ctr(ctx, n, nil, "images", "list", "-q")
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		for i, img := range own {
-			if strings.Contains("\n"+have, "\n"+img.Name+"\n") {
-				continue
-			}
-			archive := u.path(fmt.Sprintf("images/%d.tar", i))
+		if strings.Contains("\n"+have, "\n"+img.Name+"\n") {
+			continue
+		}
+		if !made {
 			if err := img.Write(archive); err != nil {
 				return err
 			}
-			if err := u.load(ctx, n, archive); err != nil {
-				return err
-			}
+			made = true
+		}
+		if err := c.load(ctx, n, archive); err != nil {
+			return err
 		}
 	}
-	return os.RemoveAll(u.path("images"))
+	return nil
 }
 
 // Load imports OCI archives into all nodes. Pods that name them need the image pull policy

@@ -1,11 +1,12 @@
 // Command ctl makes and removes the test cluster:
 //
-//	ctl [-dir DIR] programs     build what a cluster is made of
-//	ctl [-dir DIR] up [-nodes N]
+//	ctl [-dir DIR] programs                             build what a cluster is made of
+//	ctl [-dir DIR] [-nodes N] up                        a cluster
+//	ctl [-dir DIR] [-envoy FILE] [-values FILE] install Aether on it, of the programs in bin
 //	ctl [-dir DIR] load ARCHIVE…
 //	ctl [-dir DIR] down
 //
-// It is to be run in the repository's root, with command pause beside it.
+// It is to be run in the repository's root, with commands pause and probe beside it.
 package main
 
 import (
@@ -21,6 +22,7 @@ import (
 	"aether.io/aether/test/cluster"
 	"aether.io/aether/test/cluster/build"
 	"aether.io/aether/test/cluster/machine"
+	"aether.io/aether/test/cluster/release"
 )
 
 func main() {
@@ -37,6 +39,8 @@ func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("ctl", flag.ContinueOnError)
 	dir := flags.String("dir", ".build/cluster", "the cluster's folder")
 	nodes := flags.Int("nodes", 1, "how many nodes")
+	envoy := flags.String("envoy", "", "install: the Envoy binary")
+	values := flags.String("values", "", "install: a file of values for the chart")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -51,8 +55,10 @@ func run(ctx context.Context, args []string) error {
 		if err := up(ctx, *dir, *nodes); err != nil {
 			return err
 		}
-		fmt.Printf("the cluster is up: export KUBECONFIG=%s\n", c.Kubeconfig())
+		fmt.Printf("the cluster is up:\n  export KUBECONFIG=%s PATH=%s:$PATH\n", c.Kubeconfig(), filepath.Dir(c.Kubeconfig()))
 		return nil
+	case "install":
+		return install(ctx, c, *envoy, *values)
 	case "load":
 		return c.Load(ctx, flags.Args()[1:]...)
 	case "down":
@@ -60,7 +66,7 @@ func run(ctx context.Context, args []string) error {
 	case cluster.Balancer:
 		return cluster.Balance(ctx, flags.Arg(1), os.Stderr)
 	default:
-		return errors.New("want programs, up, load or down")
+		return errors.New("want programs, up, install, load or down")
 	}
 }
 
@@ -69,13 +75,46 @@ func programs(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, p := range []build.Program{build.Kubernetes("."), build.CoreDNS(".")} {
+	for _, p := range []build.Program{build.Kubernetes("."), build.CoreDNS("."), build.Helm(".")} {
 		path, err := p.Make(ctx, cache, os.Stderr)
 		if err != nil {
 			return err
 		}
 		fmt.Println(path)
 	}
+	return nil
+}
+
+// install puts Aether on the cluster and says how to use it.
+func install(ctx context.Context, c cluster.Cluster, envoy, values string) error {
+	cache, err := build.Cache()
+	if err != nil {
+		return err
+	}
+	helm, err := build.Helm(".").Make(ctx, cache, os.Stderr)
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	config := release.Config{Cluster: c, Root: ".", Programs: "bin", Probe: filepath.Join(filepath.Dir(self), "probe"), Envoy: envoy, Helm: helm, Out: os.Stderr}
+	if values != "" {
+		config.Values = []string{values}
+	}
+	r, err := release.New(config)
+	if err != nil {
+		return err
+	}
+	if err := r.Up(ctx); err != nil {
+		return err
+	}
+	fmt.Print(`Aether is installed. To see it serve:
+  kubectl apply -f examples/kubernetes
+  kubectl wait --for=condition=Programmed gateway/web --timeout=60s
+  curl -H 'Host: shop.example.com' http://$(kubectl get gateway web -o jsonpath='{.status.addresses[0].value}')/
+`)
 	return nil
 }
 
