@@ -47,6 +47,7 @@ type Observed struct {
 	BoundPorts     []uint32 // TCP ports on which its listeners are really listening, sorted
 	EnvoyConnected bool
 	EnvoyVersion   string // as Envoy reports it, empty until it has connected once
-	// Configured says that a first full snapshot is live, received or restored from last-good.
+	// Configured says that a first full snapshot is live, received or restored from last-good,
+	// in the Envoy that is connected now.
 	Configured bool
 }

@@ -507,7 +507,16 @@ func TestEnvoyIsKilledAndConfiguredAgain(t *testing.T) {
 	}
 	r.clean(r.apply(true))
 	r.kill(r.envoy)
-	r.until("it is gone", func(o resource.Observed) bool { return !o.EnvoyConnected && len(o.BoundPorts) == 0 })
+	r.until("it is gone", func(o resource.Observed) bool {
+		return !o.EnvoyConnected && !o.Configured && len(o.BoundPorts) == 0
+	})
+	r.startEnvoy()
+	r.until("the new one is configured", func(o resource.Observed) bool { return o.Configured })
+	if code, err := r.try(host(0)); code != http.StatusOK {
+		t.Errorf("configured, and answers %d, %v", code, err)
+	}
+	r.kill(r.envoy)
+	r.until("it is gone again", func(o resource.Observed) bool { return !o.EnvoyConnected && !o.Configured })
 	r.startEnvoy()
 	// An update that is applied meanwhile waits for it.
 	r.service(20, r.back)

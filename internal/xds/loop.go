@@ -25,6 +25,9 @@ const (
 	// usualDrain is how long Envoy drains if it is not told otherwise.
 	usualDrain = 10 * time.Minute
 	drainLeast = time.Second
+	// bindMost is how long an Envoy that is new and has accepted everything is waited for to
+	// listen. A port that it cannot have, and does not say so, keeps the others no longer.
+	bindMost = 5 * time.Second
 )
 
 // loop owns the protocol state. Everything in it is touched by its goroutine only.
@@ -37,6 +40,7 @@ type loop struct {
 	now    resource.Observed
 
 	moved time.Time // when something last came in
+	first time.Time // when all was first committed on this stream; zero: not yet
 	base  uint64    // book.Listened at the last commit
 
 	questions chan question // to the looker, capacity 1
@@ -111,6 +115,7 @@ func (l *loop) open(st *stream) {
 		close(l.stream.over)
 	}
 	l.stream, l.moved = st, l.cfg.Now()
+	l.first, l.now.Configured = time.Time{}, false // it may be another Envoy, that has nothing yet
 	l.drains, l.asked = -1, false
 	l.now.EnvoyConnected = true
 	l.met.connects.Inc()
@@ -124,7 +129,7 @@ func (l *loop) close(ctx context.Context, st *stream) {
 	}
 	l.log.LogAttrs(ctx, slog.LevelInfo, "envoy disconnected")
 	l.stream = nil
-	l.now.EnvoyConnected = false
+	l.now.EnvoyConnected, l.now.Configured = false, false
 	l.book.Close()
 	l.ask()
 }
@@ -222,9 +227,10 @@ func (l *loop) settle(ctx context.Context) {
 		}
 	}
 	l.base = l.book.Listened()
-	if l.update != nil || l.book.Uncommitted() || !l.now.Configured {
+	if l.update != nil || l.book.Uncommitted() || l.first.IsZero() {
 		l.commit(ctx)
 	}
+	l.now.Configured = l.now.Configured || l.bound() || l.cfg.Now().Sub(l.first) >= bindMost
 }
 
 func (l *loop) commit(ctx context.Context) {
@@ -240,7 +246,11 @@ func (l *loop) commit(ctx context.Context) {
 		l.image.Apply(rec)
 		l.mu.Unlock()
 	}
-	l.now.Version, l.now.Configured = l.image.Version, true
+	if l.first.IsZero() {
+		l.first = l.cfg.Now()
+	}
+	l.now.Version = l.image.Version
+	l.now.Configured = l.now.Configured || l.bound()
 	l.publish(true)
 	if l.update != nil {
 		l.update.done <- l.now.Outcome
@@ -341,4 +351,10 @@ func (l *loop) saw(ctx context.Context, v sight) {
 // clear: nothing was seen to be warming, and every port that was asked for is bound.
 func (l *loop) clear() bool {
 	return len(l.seen.warming) == 0 && (l.seen.portErr != nil || len(l.seen.bound) == len(l.seen.asked.ports))
+}
+
+// bound: the listeners that were accepted last were seen to listen.
+func (l *loop) bound() bool {
+	return l.seen.asked.alive && l.seenAt == l.book.Listened() &&
+		(l.seen.portErr != nil || len(l.seen.bound) == len(l.seen.asked.ports))
 }

@@ -262,7 +262,7 @@ func TestNewestStreamIsServed(t *testing.T) {
 		t.Errorf("sent %q", got)
 	}
 	e.hangUp()
-	until(t, s, "gone", func(o resource.Observed) bool { return !o.EnvoyConnected && o.Configured })
+	until(t, s, "gone", func(o resource.Observed) bool { return !o.EnvoyConnected && !o.Configured })
 }
 
 func TestLastGoodIsServedBeforeAnythingIsReceived(t *testing.T) {

@@ -255,11 +255,11 @@ func TestWhatBecomesKnownLaterIsAnsweredAgain(t *testing.T) {
 func TestAnEnvoyThatIsGoneIsSaid(t *testing.T) {
 	r := start(t, controller.New(t), newEnvoy())
 	r.establish(t, res(t, "a", "1"))
-	r.envoy.turn(func(e *envoy) { e.now.EnvoyConnected = false })
-	r.state(t, health.Degraded, health.EnvoyDisconnected)
-	r.envoy.turn(func(e *envoy) { e.now.Configured = false })
+	r.envoy.turn(func(e *envoy) { e.now.EnvoyConnected, e.now.Configured = false, false })
 	r.state(t, health.NotReady, health.EnvoyDisconnected)
-	r.envoy.turn(func(e *envoy) { e.now.EnvoyConnected, e.now.Configured = true, true })
+	r.envoy.turn(func(e *envoy) { e.now.EnvoyConnected = true }) // another one, which has nothing yet
+	r.state(t, health.NotReady, health.AwaitingSnapshot)
+	r.envoy.turn(func(e *envoy) { e.now.Configured = true })
 	r.state(t, health.Ready, "")
 }
 

@@ -15,7 +15,7 @@ import (
 
 // The states of a proxy.
 const (
-	NotReady = "NotReady" // before the first snapshot is live in Envoy
+	NotReady = "NotReady" // before the first snapshot is live in the Envoy that runs, or while none runs
 	Ready    = "Ready"    // configured, and streaming
 	Degraded = "Degraded" // configured, and serving its last-good
 )
@@ -56,7 +56,7 @@ type State struct {
 
 // Facts is all that the state follows from.
 type Facts struct {
-	Configured bool   // a first full snapshot is live in Envoy, received or restored
+	Configured bool   // a first full snapshot is live in the Envoy that runs, received or restored
 	Version    string // the newest for which Envoy has answered
 	Refused    int    // resources that Envoy does not accept
 	Envoy      bool   // Envoy is connected
@@ -92,7 +92,7 @@ func (f Facts) reason() string {
 func (s State) Next(f Facts, now time.Time) State {
 	next := State{State: Ready, Reason: f.reason(), Since: s.Since, Version: f.Version}
 	switch {
-	case !f.Configured:
+	case !f.Configured || !f.Envoy:
 		next.State = NotReady
 	case next.Reason != "":
 		next.State = Degraded

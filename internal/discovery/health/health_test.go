@@ -33,7 +33,7 @@ func TestStateFollowsFromTheFacts(t *testing.T) {
 		"another wire version":                   {func(f *health.Facts) { f.Streaming, f.Skewed = false, true }, health.Degraded, health.WireVersionMismatch},
 		"another wire version from the start":    {func(f *health.Facts) { f.Streaming, f.Skewed, f.Configured = false, true, false }, health.NotReady, health.WireVersionMismatch},
 		"another wire version elsewhere":         {func(f *health.Facts) { f.Skewed = true }, health.Ready, ""},
-		"Envoy gone":                             {func(f *health.Facts) { f.Envoy = false }, health.Degraded, health.EnvoyDisconnected},
+		"Envoy gone":                             {func(f *health.Facts) { f.Envoy = false }, health.NotReady, health.EnvoyDisconnected},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -38,8 +38,6 @@ func stateProse(s health.State) string {
 			return "starting: the proxy connects to the controller"
 		}
 		return "starting: " + reasonProse(s)
-	case s.State == health.Degraded && s.Reason == health.EnvoyDisconnected:
-		return "degraded: " + reasonProse(s)
 	case s.State == health.Degraded:
 		return "degraded: " + reasonProse(s) + "; Envoy serves its last good configuration"
 	default:
