@@ -114,7 +114,7 @@ fuzz: $(EMBEDDED) ## run every fuzz test for FUZZTIME (30s)
 	done
 
 .PHONY: bench
-bench: build envoy ## measure (never a pass or a fail)
+bench: build envoy cluster-programs ## measure, never a pass or a fail (BENCHFLAGS="-only routes")
 	@$(GO) build -o .build/bench ./test/bench
 	@.build/bench $(BENCHFLAGS)
 

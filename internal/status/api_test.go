@@ -372,8 +372,8 @@ func TestInTheEndTheNewestIsShown(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			against(t, func(t *testing.T, a *api, en *status.Engine) {
-				random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // the same each time
-				own := rand.New(rand.NewPCG(seed, 2))    //nolint:gosec // of calls, under a.mu
+				random := rand.New(rand.NewPCG(seed, 1))
+				own := rand.New(rand.NewPCG(seed, 2))
 				troubled := true
 				a.slow = func() time.Duration { return time.Duration(own.Int64N(int64(300 * time.Millisecond))) }
 				a.fail = func() error {

@@ -130,11 +130,10 @@ func (e *Engine) adopt(k object.Key) *entry {
 // rank is which queue objects of a kind are in: what a person watches while routes come by
 // the thousand does not wait for theirs.
 func rank(k object.Kind) int {
-	switch k {
-	case object.GatewayClass, object.Gateway, object.ListenerSet, object.MeshConfig:
-		return 0
+	if k == object.HTTPRoute || k == object.BackendTLSPolicy {
+		return 1
 	}
-	return 1
+	return 0
 }
 
 // pause is how long there is nothing to look at unless something is told.

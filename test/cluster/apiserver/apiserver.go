@@ -44,8 +44,13 @@ type Server struct {
 	*supervise.Group
 	Config     *rest.Config // the administrator's
 	Kubeconfig string       // the file with the same
+	Dir        string       // with all that it keeps, the audit log and etcd's data among it
+	AuditLog   string       // of all writes, but of Leases and Events, one JSON object a line
 
-	program string
+	program   string
+	url       string
+	authority *pki.Authority
+	release   func() // the ports
 }
 
 // Start starts the two for the test and returns when they are ready. It fails the test if
@@ -64,11 +69,20 @@ func Start(t testing.TB) *Server {
 
 func start(t testing.TB) (*Server, error) {
 	t.Helper()
+	s, err := Open(t.TempDir())
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(s.Close) // before the folder goes
+	return s, nil
+}
+
+// Open starts the two with all their files in a folder. They need not be ready when it returns.
+func Open(dir string) (*Server, error) {
 	program, err := find()
 	if err != nil {
 		return nil, err
 	}
-	dir := t.TempDir()
 	authority, err := pki.Open(dir + "/pki")
 	if err != nil {
 		return nil, err
@@ -77,29 +91,45 @@ func start(t testing.TB) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.Cleanup(release)
-	plane, err := controlplane.New(controlplane.Config{
-		Program: program, Dir: dir, Authority: authority,
-		Address: netip.MustParseAddr("127.0.0.1"), Port: ports[0], EtcdPort: ports[1], SharePorts: true,
-		Services: netip.MustParsePrefix("198.19.128.0/24"),
-	})
-	if err != nil {
-		return nil, err
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", plane.Admin)
-	if err != nil {
-		return nil, err
-	}
-	config.QPS = -1 // a test is not to be slowed down
-	s := &Server{
-		Group:  supervise.New(dir, slog.New(slog.DiscardHandler), plane.Etcd, plane.APIServer),
-		Config: config, Kubeconfig: plane.Admin, program: program,
-	}
-	t.Cleanup(s.StopAll) // before the folder goes
-	if err := s.StartAll(); err != nil {
+	s := &Server{Dir: dir, AuditLog: dir + "/audit.log", program: program, authority: authority, release: release}
+	if err := s.start(ports); err != nil {
+		s.Close()
 		return nil, err
 	}
 	return s, nil
+}
+
+func (s *Server) start(ports []uint16) error {
+	plane, err := controlplane.New(controlplane.Config{
+		Program: s.program, Dir: s.Dir, Authority: s.authority,
+		Address: netip.MustParseAddr("127.0.0.1"), Port: ports[0], EtcdPort: ports[1], SharePorts: true,
+		Services: netip.MustParsePrefix("198.19.128.0/18"),
+	})
+	if err != nil {
+		return err
+	}
+	if s.Config, err = clientcmd.BuildConfigFromFlags("", plane.Admin); err != nil {
+		return err
+	}
+	s.Config.QPS = -1 // a test is not to be slowed down
+	s.Kubeconfig, s.url = plane.Admin, plane.Server
+	s.Group = supervise.New(s.Dir, slog.New(slog.DiscardHandler), plane.Etcd, plane.APIServer)
+	return s.StartAll()
+}
+
+// Close ends the two. The folder stays.
+func (s *Server) Close() {
+	if s.Group != nil {
+		s.StopAll()
+	}
+	s.release()
+}
+
+// As makes a kubeconfig of an administrator who goes by a name of their own, so that the
+// audit log tells what they did from what others did.
+func (s *Server) As(name string) (file string, err error) {
+	file = s.Dir + "/conf/" + name + ".kubeconfig"
+	return file, s.authority.Kubeconfig(file, name, s.url, pki.Subject{CommonName: name, Organizations: []string{"system:masters"}})
 }
 
 func find() (string, error) {

@@ -1,0 +1,206 @@
+// Package rig is what a measurement on Kubernetes runs against: an API server with Aether,
+// and a backend. Start brings an API server of its own, with the controller, a proxy and an
+// Envoy as processes of this machine; Attach uses a cluster that has Aether.
+package rig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"aether.io/aether/test/cluster/apiserver"
+)
+
+const (
+	release    = "aether-system"
+	account    = "coxswain-shared-proxy"
+	class      = "coxswain"
+	patience   = 5 * time.Minute
+	controller = "aether-controller" // who it is to the API server
+)
+
+// Config is what a Rig of its own is made from.
+type Config struct {
+	Programs string // folder of aether-controller and aether-proxy
+	Envoy    string
+	Dir      string // for all files; its path must be short, as sockets are in it
+}
+
+// Rig is a running system.
+type Rig struct {
+	API      *API
+	Backend  *Backend
+	AuditLog string // empty: not known
+	User     string // as which the controller writes; empty: not known
+
+	c          Config
+	server     *apiserver.Server // nil: it is another's
+	controller *program
+	stop       []func()
+	inspect    int
+}
+
+// Start runs everything. What has started is stopped if it fails.
+func Start(ctx context.Context, c Config) (*Rig, error) {
+	r := &Rig{c: c, User: controller}
+	if err := r.start(ctx); err != nil {
+		err = fmt.Errorf("%w\n%s", err, r.logs())
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *Rig) start(ctx context.Context) error {
+	var err error
+	if r.server, err = apiserver.Open(r.c.Dir); err != nil {
+		return err
+	}
+	r.stop = append(r.stop, r.server.Close)
+	r.AuditLog = r.server.AuditLog
+	if err := r.server.Ready(ctx); err != nil {
+		return err
+	}
+	if err := r.define(ctx); err != nil {
+		return err
+	}
+	if err := r.attach(r.server.Config); err != nil {
+		return err
+	}
+	if err := r.identities(ctx); err != nil {
+		return err
+	}
+	if err := r.API.Create(ctx, &gatewayv1.GatewayClass{ObjectMeta: metav1.ObjectMeta{Name: class}, Spec: gatewayv1.GatewayClassSpec{
+		ControllerName: "config.aether.io/gateway-controller",
+	}}); err != nil {
+		return err
+	}
+	return r.processes(ctx)
+}
+
+// Attach uses the cluster of a kubeconfig, on which Aether is installed.
+func Attach(kubeconfig string) (*Rig, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	config.QPS = -1
+	r := &Rig{}
+	if err := r.attach(config); err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *Rig) attach(config *rest.Config) error {
+	var err error
+	if r.API, err = newAPI(config); err != nil {
+		return err
+	}
+	if r.Backend, err = startBackend(); err != nil {
+		return err
+	}
+	r.stop = append(r.stop, r.Backend.close)
+	return nil
+}
+
+// Close ends what Start or Attach has started.
+func (r *Rig) Close() {
+	for len(r.stop) > 0 {
+		last := len(r.stop) - 1
+		r.stop[last]()
+		r.stop = r.stop[:last]
+	}
+}
+
+// Reach returns where the Gateway answers, host:port, when it does.
+func (r *Rig) Reach(ctx context.Context, gateway string) (string, error) {
+	if r.server != nil {
+		return r.reachInternal(ctx, gateway)
+	}
+	var at string
+	err := await(ctx, "an address of Gateway "+gateway, func(ctx context.Context) bool {
+		var gw gatewayv1.Gateway
+		if r.API.Get(ctx, Namespace, gateway, &gw) != nil || len(gw.Status.Addresses) == 0 {
+			return false
+		}
+		at = net.JoinHostPort(gw.Status.Addresses[0].Value, "80")
+		return answers(ctx, at)
+	})
+	return at, err
+}
+
+// Settled returns when the Gateway says that so many routes are attached, and, as far as the
+// controller can be asked, nothing more is to be said of anything.
+func (r *Rig) Settled(ctx context.Context, gateway string, routes int) error {
+	return await(ctx, fmt.Sprintf("%d routes are attached to Gateway %s", routes, gateway), func(ctx context.Context) bool {
+		var gw gatewayv1.Gateway
+		if r.API.Get(ctx, Namespace, gateway, &gw) != nil || len(gw.Status.Listeners) == 0 || int(gw.Status.Listeners[0].AttachedRoutes) != routes {
+			return false
+		}
+		if r.controller == nil {
+			return true
+		}
+		pending, err := r.metric(ctx, "aether_status_pending")
+		return err == nil && pending == 0
+	})
+}
+
+// reachInternal gives the Service in front of a Gateway an address, which nobody else does
+// here, and returns the port behind it.
+func (r *Rig) reachInternal(ctx context.Context, gateway string) (string, error) {
+	name, at := Namespace+"-"+gateway+"-"+class, ""
+	err := await(ctx, "Service "+name, func(ctx context.Context) bool {
+		s, err := r.API.Core.Services(release).Get(ctx, name, metav1.GetOptions{})
+		if err != nil || len(s.Spec.Ports) == 0 {
+			return false
+		}
+		at = fmt.Sprintf("127.0.0.1:%d", s.Spec.Ports[0].TargetPort.IntValue())
+		s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.1", IPMode: ptr.To(corev1.LoadBalancerIPModeVIP)}}
+		_, err = r.API.Core.Services(release).UpdateStatus(ctx, s, metav1.UpdateOptions{})
+		return err == nil && answers(ctx, at)
+	})
+	return at, err
+}
+
+func answers(ctx context.Context, at string) bool {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+at+"/", http.NoBody)
+	if err != nil {
+		return false
+	}
+	c := &http.Client{Timeout: time.Second}
+	defer c.CloseIdleConnections()
+	resp, err := c.Do(req)
+	if err != nil {
+		return false
+	}
+	_ = resp.Body.Close()
+	return true
+}
+
+// await asks now and then until is holds.
+func await(ctx context.Context, what string, is func(context.Context) bool) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !is(ctx) {
+		select {
+		case <-ctx.Done():
+			return errors.Join(fmt.Errorf("%s: not after %s", what, patience), ctx.Err())
+		case <-tick.C:
+		}
+	}
+	return nil
+}
