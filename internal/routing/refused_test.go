@@ -13,8 +13,8 @@ import (
 	"aether.io/aether/internal/scope"
 )
 
-// resolved is ResolvedRefs of a listener, of a Gateway or of a policy.
-func resolved(s Status, listener string) string {
+// said is a condition of a listener, of a Gateway or of a policy.
+func said(s Status, listener, kind string) string {
 	var list []metav1.Condition
 	switch v := s.Value.(type) {
 	case *gatewayv1.GatewayStatus:
@@ -28,7 +28,7 @@ func resolved(s Status, listener string) string {
 		list = v.Ancestors[0].Conditions
 	}
 	for _, c := range list {
-		if c.Type == string(gatewayv1.ListenerConditionResolvedRefs) {
+		if c.Type == kind {
 			return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
 		}
 	}
@@ -82,7 +82,7 @@ func TestWhatIsRefusedIsToldByWhatRefersToIt(t *testing.T) {
 			secret := resource.Name{TypeURL: envoy.SecretType, Name: c.resource}
 			expect := func(when, want string, there bool) {
 				t.Helper()
-				if got := resolved(r.statuses[c.by], c.listener); got != want {
+				if got := said(r.statuses[c.by], c.listener, "ResolvedRefs"); got != want {
 					t.Errorf("%s: ResolvedRefs is\n%s, want\n%s", when, got, want)
 				}
 				if got := r.worlds[scope.SharedPool()][secret] != nil; got != there {
@@ -94,6 +94,12 @@ func TestWhatIsRefusedIsToldByWhatRefersToIt(t *testing.T) {
 			refused := fmt.Sprintf("False %s: %s: is refused: data: too bad", c.reason, c.said)
 			r.apply(object.Change{Key: c.key, Object: own.Object, Refused: "data: too bad"})
 			expect("refused", refused+"; the version before it is in effect", true)
+			// A policy has no authorities now that could be believed, and says that, too.
+			if want := "False NoValidCACertificate: " + c.said + ": is refused: data: too bad; the version before it is in effect"; c.by.Kind == object.BackendTLSPolicy {
+				if got := said(r.statuses[c.by], "", "Accepted"); got != want {
+					t.Errorf("Accepted is\n%s, want\n%s", got, want)
+				}
+			}
 			r.apply(own)
 			requireEqual(t, before, r.state())
 			r.apply(object.Change{Key: c.key})

@@ -25,6 +25,7 @@ type Policy struct {
 	Created int64 // Unix seconds
 	Targets []Target
 	Invalid condition.Problem  // why it cannot be followed; TLS and Trust are zero then
+	Behind  condition.Problem  // why it could not be followed as its references are now; what they were is
 	Refs    condition.Problem  // what is wrong with its caCertificateRefs
 	TLS     envoy.UpstreamTLS  // but for a client certificate, which is a Gateway's
 	Trust   *resource.Resource // the authorities it refers to; nil: TLS has a file of them
@@ -121,6 +122,7 @@ func checkWellKnown(set *gatewayv1.WellKnownCACertificatesType, systemTrust stri
 func (p *Policy) readRefs(n key.Name, refs []gatewayv1.LocalObjectReference, find Finder) {
 	t := envoy.Trust{Name: n.String() + "/backend-ca", Origin: []object.Key{n.Object(object.BackendTLSPolicy)}}
 	var bad []string
+	good := false
 	reject := func(reason gatewayv1.PolicyConditionReason, format string, args ...any) {
 		bad = append(bad, fmt.Sprintf(format, args...))
 		if p.Refs.Reason == "" {
@@ -138,6 +140,7 @@ func (p *Policy) readRefs(n key.Name, refs []gatewayv1.LocalObjectReference, fin
 		if b.Problem != "" {
 			reject(gatewayv1.BackendTLSPolicyReasonInvalidCACertificateRef, "caCertificateRef: %s %s: %s", kind, from, b.Problem)
 		}
+		good = good || b.Problem == ""
 		if b.Authorities == nil {
 			continue
 		}
@@ -145,8 +148,11 @@ func (p *Policy) readRefs(n key.Name, refs []gatewayv1.LocalObjectReference, fin
 		t.Origin = append(t.Origin, from.Object(kind))
 	}
 	p.Refs.Message = strings.Join(bad, "; ")
+	if !good {
+		p.Behind = condition.Problemf(gatewayv1.BackendTLSPolicyReasonNoValidCACertificate, "%s", p.Refs.Message)
+	}
 	if t.Authorities == nil {
-		p.Invalid = condition.Problemf(gatewayv1.BackendTLSPolicyReasonNoValidCACertificate, "%s", p.Refs.Message)
+		p.Invalid = p.Behind
 		return
 	}
 	r, err := t.Resource()

@@ -33,6 +33,9 @@ func (u *Units) reportPolicy(c *sheet.Cell, n key.Name) none {
 	}
 	p := u.clusters.Policy(c, n)
 	known := report.Policy{Generation: o.Generation, Rejected: p.Invalid, Refs: p.Refs}
+	if known.Rejected.IsZero() {
+		known.Rejected = p.Behind
+	}
 	gateways := map[key.Name]none{}
 	for _, t := range p.Targets {
 		at := u.clusters.Target(c, t)
