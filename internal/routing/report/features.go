@@ -26,6 +26,7 @@ func SupportedFeatures() []gatewayv1.SupportedFeature {
 		features.SupportGatewayHTTPListenerIsolation,
 		features.SupportGatewayHTTPSListenerDetectMisdirectedRequests,
 		features.SupportGatewayPort8080,
+		features.SupportGatewayStaticAddresses,
 		features.SupportHTTPRoute,
 		features.SupportHTTPRoute303RedirectStatusCode,
 		features.SupportHTTPRoute307RedirectStatusCode,
