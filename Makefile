@@ -73,6 +73,7 @@ endif
 lint: $(EMBEDDED) $(TOOLS) ## gofumpt, vet and the linters of .golangci.yml
 	$(TOOLS)/golangci-lint run ./...
 	cd tools && $(TOOLS)/golangci-lint run --config ../.golangci.yml ./...
+	cd test/conformance && $(TOOLS)/golangci-lint run --config ../../.golangci.yml ./...
 
 .PHONY: format
 format: $(TOOLS) ## format the Go code
@@ -152,6 +153,15 @@ CLUSTER_FILES := $(shell find . -name '*_cluster_test.go' -not -path './.build/*
 .PHONY: cluster-test
 cluster-test: cluster-programs envoy $(EMBEDDED) ## the tests that need Kubernetes; no cluster may be up
 	$(GO) test -count=1 -p 1 -tags cluster $(TESTFLAGS) $(sort $(dir $(CLUSTER_FILES)))
+
+# Where the report goes: the one that is kept is of a run of its own.
+RUNS   ?= 2
+REPORT ?= test/conformance/report.yaml
+
+.PHONY: conformance
+conformance: cluster-up ## the Gateway API's conformance suite on the test cluster, twice (RUNS=1, REPORT=file, TESTS=regexp)
+	@$(GO) build -o .build/conform ./test/conform
+	@.build/conform -version '$(VERSION)' -runs $(RUNS) -report $(REPORT) -run '$(TESTS)'
 
 .PHONY: $(CLUSTER)
 $(CLUSTER):
