@@ -29,7 +29,7 @@ COMMANDS  := $(notdir $(wildcard cmd/*))
 EMBEDDED  := internal/crd/gateway-api/.from-go-mod
 PROTOS    := $(wildcard api/*/v1/*.proto)
 GENERATED := $(wildcard api/*/v1/*.pb.go api/*/v1/zz_generated.*.go charts/crds/templates/*.yaml examples/README.md docs/reference/features.md \
-             docs/reference/configuration.md docs/reference/commands.md)
+             docs/reference/configuration.md docs/reference/commands.md docs/reference/values.md)
 # The tests that need a real Envoy, by name: those of the files named so.
 COMPONENT_FILES := $(shell find . -name '*_component_test.go' -not -path './.build/*' -not -path './tools/*')
 # The test runner has a directory of its own: tests need none of the other tools.
@@ -147,12 +147,22 @@ cluster-load: $(CLUSTER) ## load images into it (IMAGES="OCI archives")
 cluster-programs: $(CLUSTER) ## build what it is made of into the cache
 	@$(CLUSTER) programs >/dev/null
 
-# The tests that need Kubernetes are in files named so. They share one network.
+# The tests that need Kubernetes are in files named so: those that make what they need of it, and
+# those that need Aether on the cluster of cluster-up. They share one network.
 CLUSTER_FILES := $(shell find . -name '*_cluster_test.go' -not -path './.build/*')
+PODS_FILES    := $(shell find . -name '*_pods_test.go' -not -path './.build/*')
+CLUSTER_TEST  := $(GO) test -count=1 -p 1 -timeout 30m -tags cluster $(TESTFLAGS)
 
 .PHONY: cluster-test
 cluster-test: cluster-programs envoy $(EMBEDDED) ## the tests that need Kubernetes; no cluster may be up
-	$(GO) test -count=1 -p 1 -tags cluster $(TESTFLAGS) $(sort $(dir $(CLUSTER_FILES)))
+	$(CLUSTER_TEST) -skip '^TestPods' $(sort $(dir $(CLUSTER_FILES)))
+	@$(MAKE) cluster-up
+	@$(MAKE) pods-test
+	@$(MAKE) cluster-down
+
+.PHONY: pods-test
+pods-test: ## those of them that need the cluster of cluster-up
+	$(CLUSTER_TEST) -run '^TestPods' $(sort $(dir $(PODS_FILES)))
 
 # Where the report goes: the one that is kept is of a run of its own.
 RUNS   ?= 2

@@ -1,5 +1,6 @@
 // Command refgen writes the reference pages that follow from code: the fields of our own
-// objects, from their definitions, and the commands, from what their --help says.
+// objects, from their definitions, the commands, from what their --help says, and the
+// values of the chart, from their comments.
 //
 //	refgen docs/reference
 //
@@ -36,5 +37,12 @@ func run(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, "commands.md"), []byte(flags), 0o644)
+	if err := os.WriteFile(filepath.Join(dir, "commands.md"), []byte(flags), 0o644); err != nil {
+		return err
+	}
+	chart, err := values()
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "values.md"), []byte(chart), 0o644)
 }

@@ -83,6 +83,26 @@ priorityClassName: {{ . }}
 {{- end }}
 topologySpreadConstraints:
   {{- range $spread }}
-  - {{- toYaml (merge (dict "labelSelector" $selector) .) | nindent 4 }}
+  - labelSelector: {{- toYaml $selector | nindent 6 }}
+    {{- toYaml . | nindent 4 }}
   {{- end }}
+{{- end }}
+
+{{/* What the schema cannot say of values: how they relate. */}}
+{{- define "aether.check" -}}
+{{- with .Values.sharedProxy.drain }}
+{{- if le (int .timeoutSeconds) (int .delaySeconds) }}
+{{- fail (printf "sharedProxy.drain.timeoutSeconds %v is not longer than delaySeconds %v, which it includes" .timeoutSeconds .delaySeconds) }}
+{{- end }}
+{{- end }}
+{{- with .Values.discovery }}
+{{- if eq (int .port) (int .bootstrapPort) }}
+{{- fail (printf "discovery.port and discovery.bootstrapPort are both %v" .port) }}
+{{- end }}
+{{- range $name, $port := dict "port" .port "bootstrapPort" .bootstrapPort }}
+{{- if has (int $port) (list 8080 8082 8083) }}
+{{- fail (printf "discovery.%s %v is a port that the controller has for something else" $name $port) }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- end }}

@@ -1,21 +1,31 @@
 {{/*
-The pod of a proxy, a PodTemplateSpec: of the shared Deployment, and of what the controller makes
-for dedicated Gateways, where it puts its own scope, account, labels and drain time in place of these.
+The pod of a proxy, a PodTemplateSpec. Takes (dict "root" $ "shared" VALUES): with the values of the
+shared proxies it is theirs; without any it is what the controller makes dedicated Gateways' from, with
+a scope, an account, labels and a drain time of its own in the place of these.
 
 aether-proxy is a native sidecar: Envoy starts when it has written the bootstrap, and is ended before
 it. Both wait in preStop until the connections are drained, so Envoy, which ends at once when it is
 told to, is told to last. Nobody on the network can start a drain: /drained only waits.
 */}}
 {{- define "aether.proxyPod" -}}
-{{- $grace := add .Values.sharedProxy.drain.timeoutSeconds 15 -}}
+{{- $shared := .shared }}
+{{- with .root -}}
+{{- $drain := .Values.sharedProxy.drain }}
+{{- $grace := add $drain.timeoutSeconds 15 -}}
 metadata:
   labels:
+    {{- if $shared }}
     {{- include "aether.selector" (dict "root" . "component" "shared-proxy") | nindent 4 }}
-    {{- with .Values.sharedProxy.podLabels }}
+    {{- with $shared.podLabels }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
-  {{- with .Values.sharedProxy.podAnnotations }}
+    {{- else }}
+    app.kubernetes.io/name: aether
+    {{- end }}
+  {{- with $shared }}
+  {{- with .podAnnotations }}
   annotations: {{- toYaml . | nindent 4 }}
+  {{- end }}
   {{- end }}
 spec:
   serviceAccountName: coxswain-shared-proxy
@@ -26,7 +36,9 @@ spec:
   {{- with .Values.imagePullSecrets }}
   imagePullSecrets: {{- toYaml . | nindent 4 }}
   {{- end }}
-  {{- include "aether.scheduling" (dict "root" . "component" "shared-proxy" "at" .Values.sharedProxy) | nindent 2 }}
+  {{- with $shared }}
+  {{- include "aether.scheduling" (dict "root" $.root "component" "shared-proxy" "at" .) | trim | nindent 2 }}
+  {{- end }}
   initContainers:
     - name: aether-proxy
       image: {{ include "aether.image" (dict "root" . "image" .Values.images.proxy) | quote }}
@@ -49,8 +61,8 @@ spec:
         - --metrics-bind-address=:8080
         - --health-probe-bind-address=:8082
         - --drain-socket=/var/run/aether/drain.sock
-        - --drain-delay={{ .Values.sharedProxy.drain.delaySeconds }}s
-        - --drain-timeout={{ .Values.sharedProxy.drain.timeoutSeconds }}s
+        - --drain-delay={{ $drain.delaySeconds }}s
+        - --drain-timeout={{ $drain.timeoutSeconds }}s
         {{- if .Values.proxy.debug }}
         - --debug
         {{- end }}
@@ -119,4 +131,5 @@ spec:
           - serviceAccountToken: {audience: coxswain-discovery, path: token, expirationSeconds: 3600}
     - name: trust-bundle
       configMap: {name: coxswain-discovery-trust}
+{{- end }}
 {{- end }}
