@@ -124,8 +124,7 @@ func (r Release) Helm(ctx context.Context, args ...string) (string, error) {
 	home := filepath.Join(filepath.Dir(r.Cluster.Kubeconfig()), "helm")
 	cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
 	out, err := cmd.Output()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		err = fmt.Errorf("helm %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(exit.Stderr)))
 	}
 	return string(out), err

@@ -1,0 +1,240 @@
+//go:build cluster
+
+// Package chart_test has the charts rendered by Helm, and on a cluster installed, upgraded,
+// rolled back and removed by it, with traffic meanwhile.
+package chart_test
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
+
+	"aether.io/aether/test/cluster/build"
+	"aether.io/aether/test/cluster/release"
+)
+
+var update = flag.Bool("update", false, "rewrite the goldens")
+
+// helm runs it without a cluster and returns what it printed, or what it complained of.
+func helm(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	cache, err := build.Cache()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := build.Helm("../..").Find(cache)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), program, args...)
+	home := t.TempDir()
+	cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return stderr.String(), err
+	}
+	return stdout.String(), nil
+}
+
+func render(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := helm(t, append([]string{"template", "aether", "../../charts/aether", "--namespace", "aether-system"}, args...)...)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return out
+}
+
+func TestGoldens(t *testing.T) {
+	const in, out = ".values.yaml", ".golden.yaml"
+	inputs, err := filepath.Glob("testdata/*" + in)
+	if err != nil || len(inputs) == 0 {
+		t.Fatalf("inputs %v, %v", inputs, err)
+	}
+	var wanted []string
+	for _, input := range inputs {
+		golden := strings.TrimSuffix(input, in) + out
+		wanted = append(wanted, golden)
+		t.Run(filepath.Base(input), func(t *testing.T) {
+			got := render(t, "--values", input)
+			if *update {
+				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
+				t.Errorf("-want +got (go test -tags cluster ./test/chart -run Goldens -update):\n%s", diff)
+			}
+		})
+	}
+	there, err := filepath.Glob("testdata/*" + out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, golden := range there {
+		switch {
+		case slices.Contains(wanted, golden):
+		case *update:
+			if err := os.Remove(golden); err != nil {
+				t.Error(err)
+			}
+		default:
+			t.Errorf("%s has no input", golden)
+		}
+	}
+}
+
+// What is wrong is refused with its path, before anything is made.
+func TestWrongValuesAreRefused(t *testing.T) {
+	for value, complaint := range map[string]string{
+		"discovry.port=1":                                    "'discovry' not allowed",
+		"discovery.prt=1":                                    "at '/discovery': additional properties 'prt' not allowed",
+		"discovery.port=high":                                "at '/discovery/port': got string, want integer",
+		"discovery.port=80":                                  "at '/discovery/port'",
+		"discovery.port=8080":                                "discovery.port 8080 is a port that the controller has for something else",
+		"discovery.port=50052":                               "both 50052",
+		"discovery.ca.mode=manual":                           "at '/discovery/ca/mode'",
+		"discovery.ca.lifetime=10":                           "at '/discovery/ca/lifetime'",
+		"discovery.svidTtl=1day":                             "at '/discovery/svidTtl'",
+		"otel.endpoint=https://collector:4317":               "at '/otel/endpoint'",
+		"otel.traceSampleRate=2":                             "at '/otel/traceSampleRate'",
+		"otel.tls.enabled=true":                              "at '/otel/tls/enabled'",
+		"spire.enabled=true":                                 "at '/spire/enabled'",
+		"images.envoy.digest=latest":                         "at '/images/envoy/digest'",
+		"controller.resources.requests.cpu=much":             "at '/controller/resources/requests/cpu'",
+		"controller.affinity.nodeAfinity.x=1":                "at '/controller/affinity'",
+		"controller.tolerations[0].keys=x":                   "at '/controller/tolerations/0'",
+		"sharedProxy.podLabels.app\\.kubernetes\\.io/name=x": "at '/sharedProxy/podLabels/app.kubernetes.io~1name'",
+		"sharedProxy.drain.timeoutSeconds=5":                 "timeoutSeconds 5 is not longer than delaySeconds 5",
+		"gatewayClass.parameters.name=x":                     "at '/gatewayClass/parameters'",
+		"proxy.hostNetwork=true":                             "at '/proxy': additional properties 'hostNetwork' not allowed",
+	} {
+		if out, err := helm(t, "template", "aether", "../../charts/aether", "--set", value); err == nil || !strings.Contains(out, complaint) {
+			t.Errorf("%s: %v, %s\nwant %s", value, err, out, complaint)
+		}
+	}
+}
+
+// rules are those of all roles that are rendered.
+func rules(t *testing.T, rendered string) (out []rbacv1.PolicyRule) {
+	t.Helper()
+	for doc := range strings.SplitSeq(rendered, "\n---\n") {
+		var role rbacv1.ClusterRole
+		if err := yaml.Unmarshal([]byte(doc), &role); err != nil {
+			t.Fatalf("%v\n%s", err, doc)
+		}
+		if role.Kind == "ClusterRole" || role.Kind == "Role" {
+			out = append(out, role.Rules...)
+		}
+	}
+	if len(out) == 0 {
+		t.Fatal("there are no roles")
+	}
+	return out
+}
+
+// In mode external nothing of ours may write any Secret, and in mode auto only make one.
+func TestWhoMayWriteSecrets(t *testing.T) {
+	for mode, allowed := range map[string][]string{"auto": {"create"}, "external": nil} {
+		var may []string
+		for _, rule := range rules(t, render(t, "--set", "discovery.ca.mode="+mode)) {
+			for _, verb := range rule.Verbs {
+				if slices.Contains(rule.Resources, "secrets") && !slices.Contains([]string{"get", "list", "watch"}, verb) {
+					may = append(may, verb)
+				}
+			}
+		}
+		if !slices.Equal(may, allowed) {
+			t.Errorf("mode %s may %v Secrets, want %v", mode, may, allowed)
+		}
+	}
+}
+
+// A right is named; nothing is given by wildcard, and nothing that makes more rights.
+func TestRightsAreNamed(t *testing.T) {
+	for _, rule := range rules(t, render(t)) {
+		for _, word := range slices.Concat(rule.APIGroups, rule.Resources, rule.Verbs) {
+			if strings.Contains(word, "*") || slices.Contains([]string{"bind", "escalate", "impersonate", "roles", "rolebindings", "clusterroles", "pods/exec"}, word) {
+				t.Errorf("%s in %+v", word, rule)
+			}
+		}
+	}
+}
+
+// The pods of dedicated Gateways' proxies are those of the shared ones, but for what is the
+// shared ones' own.
+func TestOneTemplateHasBothProxies(t *testing.T) {
+	var shared, dedicated map[string]any
+	for doc := range strings.SplitSeq(render(t), "\n---\n") {
+		var o struct {
+			Kind     string
+			Metadata struct{ Name string }
+			Spec     struct{ Template map[string]any }
+			Data     map[string]string
+		}
+		if err := yaml.Unmarshal([]byte(doc), &o); err != nil {
+			t.Fatal(err)
+		}
+		switch o.Kind + "/" + o.Metadata.Name {
+		case "Deployment/coxswain-shared-proxy":
+			shared = o.Spec.Template["spec"].(map[string]any)
+		case "ConfigMap/aether-proxy-template":
+			var pod map[string]any
+			if err := yaml.Unmarshal([]byte(o.Data["pod.yaml"]), &pod); err != nil {
+				t.Fatal(err)
+			}
+			dedicated = pod["spec"].(map[string]any)
+		}
+	}
+	delete(shared, "topologySpreadConstraints")
+	if diff := cmp.Diff(shared, dedicated); diff != "" || len(shared) == 0 {
+		t.Errorf("-shared +dedicated:\n%s", diff)
+	}
+}
+
+func TestTheDefinitionsAreRenderedAsTheyAre(t *testing.T) {
+	out, err := helm(t, "template", "aether-crds", "../../charts/crds")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	files, err := filepath.Glob("../../charts/crds/templates/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out, strings.TrimSpace(strings.TrimPrefix(string(text), "---\n"))) {
+			t.Errorf("%s is rendered as something else", file)
+		}
+	}
+}
+
+// The Envoy that is tested, the one that the chart names and the one that test clusters have
+// are the same.
+func TestTheChartNamesTheEnvoyThatIsTested(t *testing.T) {
+	versions, err := os.ReadFile("../../tools/versions.env")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, tag, _ := strings.Cut(release.EnvoyImage, ":v")
+	if !strings.Contains(string(versions), "ENVOY_VERSION="+tag+"\n") || !strings.Contains(render(t), `"`+release.EnvoyImage+`"`) {
+		t.Errorf("%s is not what tools/versions.env has, or not in the chart", release.EnvoyImage)
+	}
+}
