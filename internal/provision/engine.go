@@ -6,47 +6,77 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/client-go/dynamic"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
 	"aether.io/aether/internal/logkey"
 	"aether.io/aether/internal/object"
+	"aether.io/aether/internal/provision/inventory"
+	"aether.io/aether/internal/provision/pod"
+	"aether.io/aether/internal/routing/condition"
 	"aether.io/aether/internal/routing/front"
 	"aether.io/aether/internal/routing/key"
 )
 
 const (
 	callTimeout = 10 * time.Second
-	// DefaultRetry is how long before what failed is tried again.
+	maxRetry    = 30 * time.Second
+	// DefaultRetry is how long before what failed is tried again; each time it fails again
+	// that doubles, up to 30 s.
 	DefaultRetry = time.Second
+	// DefaultOverlap is for how long both Services of a Gateway are published after a change
+	// between shared and dedicated proxies.
+	DefaultOverlap = 5 * time.Minute
+	// lingerPart is which part of the overlap an old Service stays after that, unpublished.
+	lingerPart = 5
+	// ReasonDropped is that of the Event that says what of a pod template is not allowed.
+	ReasonDropped = "PodTemplateFieldDropped"
 )
 
 // Config is what an Engine is made from.
 type Config struct {
-	Client    *rest.Config      // required; its rights: create, patch and delete on Services of the namespace
+	// Client is required. Its rights: get, create, patch and delete on Services, ServiceAccounts,
+	// Deployments, PodDisruptionBudgets and HorizontalPodAutoscalers, and to list and watch the last four.
+	Client    *rest.Config
 	Namespace string            // required: the release's
 	Selector  map[string]string // required: labels of the shared proxies
+	Template  *pod.Template     // the proxies' pod; nil: Gateways cannot have proxies of their own
+	Overlap   time.Duration     // zero: DefaultOverlap
 	Retry     time.Duration     // zero: DefaultRetry
-	Log       *slog.Logger      // nil: none
+	// OnLack takes why Gateways do not have what they need, all of them whenever that
+	// changes. It must not call the engine. Nil: nobody wants to know.
+	OnLack func(map[key.Name]condition.Problem)
+	// Tell takes an Event about a Gateway. It must not block. Nil: nobody wants to know.
+	Tell func(about corev1.ObjectReference, reason, note string)
+	Log  *slog.Logger // nil: none
 }
 
-// Engine keeps the Services as they are wanted. One replica runs it at a time.
+// Engine keeps Services and proxies as they are wanted. One replica runs it at a time.
 type Engine struct {
-	c        Config
-	services coreclient.ServiceInterface
-	wake     chan struct{} // capacity 1: something changed
+	c         Config
+	services  coreclient.ServicesGetter
+	objects   dynamic.Interface
+	inventory *inventory.Inventory
+	wake      chan struct{} // capacity 1: something changed
 
 	mu     sync.Mutex // guards what follows; not held while the API is called
-	fronts map[key.Name]front.Front
-	seen   map[string]*corev1.Service
-	lacks  map[key.Name]string
+	fronts map[key.Name]*front.Front
+	seen   map[key.Name]*corev1.Service // every Service
+	ready  map[key.Name]map[string]bool // by Service of ours: its slices with an endpoint that is ready
+	trust  map[string]bool              // namespaces with a trust bundle
+
+	// What follows is Run's alone.
+	built   map[key.Name]built
+	applied map[inventory.Key]applied
+	told    map[key.Name]string // what was told to be dropped
+	lacks   map[key.Name]condition.Problem
+	failed  int // rounds in a row
 }
 
 // New checks c. The engine does nothing before Run.
@@ -54,22 +84,41 @@ func New(c Config) (*Engine, error) {
 	if c.Client == nil || c.Namespace == "" || len(c.Selector) == 0 {
 		return nil, errors.New("provisioning needs a client configuration, a namespace and a selector")
 	}
+	if includes(pod.Selector(key.Name{Name: "any"}, "any"), c.Selector) {
+		return nil, fmt.Errorf("the labels %v of the shared proxies are those of dedicated ones too", c.Selector)
+	}
 	if c.Retry == 0 {
 		c.Retry = DefaultRetry
+	}
+	if c.Overlap == 0 {
+		c.Overlap = DefaultOverlap
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
+	if c.Tell == nil {
+		c.Tell = func(corev1.ObjectReference, string, string) {}
+	}
+	if c.OnLack == nil {
+		c.OnLack = func(map[key.Name]condition.Problem) {}
+	}
 	one := rest.CopyConfig(c.Client)
 	one.Timeout = callTimeout
-	client, err := coreclient.NewForConfig(one)
+	services, err := coreclient.NewForConfig(one)
 	if err != nil {
 		return nil, fmt.Errorf("client of Services: %w", err)
 	}
-	return &Engine{
-		c: c, services: client.Services(c.Namespace), wake: make(chan struct{}, 1),
-		fronts: map[key.Name]front.Front{}, seen: map[string]*corev1.Service{}, lacks: map[key.Name]string{},
-	}, nil
+	objects, err := dynamic.NewForConfig(one)
+	if err != nil {
+		return nil, fmt.Errorf("client of proxies' objects: %w", err)
+	}
+	e := &Engine{
+		c: c, services: services, objects: objects, wake: make(chan struct{}, 1),
+		fronts: map[key.Name]*front.Front{}, seen: map[key.Name]*corev1.Service{}, ready: map[key.Name]map[string]bool{}, trust: map[string]bool{},
+		built: map[key.Name]built{}, applied: map[inventory.Key]applied{}, told: map[key.Name]string{}, lacks: map[key.Name]condition.Problem{},
+	}
+	e.inventory, err = inventory.New(inventory.Config{Client: c.Client, Changed: e.poke, Log: c.Log})
+	return e, err
 }
 
 // Want takes fronts that changed; nil: none is wanted any more.
@@ -83,85 +132,125 @@ func (e *Engine) Want(changed map[key.Name]*front.Front) {
 		if f == nil {
 			delete(e.fronts, gw)
 		} else {
-			e.fronts[gw] = *f
+			e.fronts[gw] = f
 		}
 	}
 	e.poke()
 }
 
-// Observe takes changes of objects, of which Services of the release namespace count.
+// Observe takes changes of objects, of which Services, their EndpointSlices and trust bundles
+// count.
 func (e *Engine) Observe(changes []object.Change) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, c := range changes {
-		if c.Key.Kind != object.Service || c.Key.Namespace != e.c.Namespace {
-			continue
+		at := key.Name{Namespace: c.Key.Namespace, Name: c.Key.Name}
+		switch c.Key.Kind {
+		case object.Service:
+			e.observeService(at, c.Object)
+		case object.EndpointSlice:
+			e.observeSlice(at, c.Object)
+		case object.ConfigMap:
+			if at.Name == pod.TrustConfigMap && (c.Object != nil) != e.trust[at.Namespace] {
+				e.trust[at.Namespace] = c.Object != nil
+				e.poke()
+			}
+		default:
 		}
-		if s, ok := c.Object.(*corev1.Service); ok {
-			e.seen[c.Key.Name] = s
-		} else {
-			delete(e.seen, c.Key.Name)
-		}
+	}
+}
+
+// observeService wakes the engine for Services of ours, and for those that may have been in
+// the way of one. The caller holds mu.
+func (e *Engine) observeService(at key.Name, o object.Object) {
+	old := e.seen[at]
+	now, there := o.(*corev1.Service)
+	if there {
+		e.seen[at] = now
+	} else {
+		delete(e.seen, at)
+	}
+	if old != nil && managed(old) || there && managed(now) || at.Namespace == e.c.Namespace || !there {
 		e.poke()
 	}
 }
 
-// Lacks is why Gateways do not have what they need.
-func (e *Engine) Lacks() map[key.Name]string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return maps.Clone(e.lacks)
+// observeSlice takes the slices of Services of ours, whose labels they have. The caller
+// holds mu.
+func (e *Engine) observeSlice(at key.Name, o object.Object) {
+	s, there := o.(*discoveryv1.EndpointSlice)
+	if !there || s.Labels[front.ManagedByLabel] != front.FieldManager {
+		for of, slices := range e.ready { // few: those in front of Gateways
+			if _, was := slices[at.Name]; was && of.Namespace == at.Namespace {
+				delete(slices, at.Name)
+				e.poke()
+			}
+		}
+		return
+	}
+	of := key.Name{Namespace: at.Namespace, Name: s.Labels[discoveryv1.LabelServiceName]}
+	is := false
+	for _, end := range s.Endpoints {
+		is = is || end.Conditions.Ready == nil || *end.Conditions.Ready
+	}
+	if e.ready[of] == nil {
+		e.ready[of] = map[string]bool{}
+	}
+	if e.ready[of][at.Name] != is {
+		e.poke()
+	}
+	e.ready[of][at.Name] = is
 }
 
-// Run makes what is wanted, and puts right what others change, until ctx is done.
+// Run makes what is wanted, and puts right what others change, until ctx is done. It can be
+// called again.
 func (e *Engine) Run(ctx context.Context) error {
-	retry := time.NewTimer(0)
-	defer retry.Stop()
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() { // ends with ctx
+		defer close(done)
+		e.inventory.Run(ctx)
+	}()
+	defer func() { cancel(); <-done }()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	// Exits: ctx is done.
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-e.wake:
-		case <-retry.C:
+		case <-timer.C:
 		}
-		if err := e.reconcile(ctx); err != nil && ctx.Err() == nil {
-			e.c.Log.Error("provision; will retry", logkey.Error, err, logkey.Wait, e.c.Retry)
-			retry.Reset(e.c.Retry)
+		again, err := e.reconcile(ctx)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if e.failed++; err == nil {
+			e.failed = 0
+		} else {
+			wait := min(e.c.Retry<<min(e.failed-1, 10), maxRetry)
+			e.c.Log.Error("provision; will retry", logkey.Error, err, logkey.Wait, wait)
+			if at := time.Now().Add(wait); again.IsZero() || at.Before(again) {
+				again = at
+			}
+		}
+		timer.Stop()
+		if !again.IsZero() {
+			timer.Reset(max(time.Until(again), 0))
 		}
 	}
 }
 
-// reconcile does what is planned for what was seen last. What it does comes back by
-// Observe, so a plan on something old is made again on something newer.
-func (e *Engine) reconcile(ctx context.Context) error {
-	e.mu.Lock()
-	p := Services(e.c.Namespace, e.c.Selector, slices.Collect(maps.Values(e.fronts)), slices.Collect(maps.Values(e.seen)))
-	e.lacks = p.Lacks
-	e.mu.Unlock()
-	var errs []error
-	for _, s := range p.Apply {
-		made, err := e.services.Apply(ctx, s, metav1.ApplyOptions{FieldManager: front.FieldManager, Force: true})
-		if err != nil {
-			errs = append(errs, fmt.Errorf("apply Service %s: %w", *s.Name, err))
-			continue
-		}
-		e.mu.Lock()
-		e.seen[*s.Name] = made // its ports are taken from now on, not from when it is observed
-		e.mu.Unlock()
-		e.c.Log.Info("Service applied", logkey.Object, *s.Name)
+// say hands out why Gateways do not have what they need, if that is news.
+func (e *Engine) say(lacks map[key.Name]condition.Problem) {
+	if !maps.Equal(lacks, e.lacks) {
+		e.lacks = lacks
+		e.c.OnLack(maps.Clone(lacks))
 	}
-	for _, name := range p.Delete {
-		if err := e.services.Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-			errs = append(errs, fmt.Errorf("delete Service %s: %w", name, err))
-			continue
-		}
-		e.c.Log.Info("Service deleted", logkey.Object, name)
-	}
-	return errors.Join(errs...)
 }
 
-// poke wakes Run. The caller holds mu.
+// poke wakes Run.
 func (e *Engine) poke() {
 	select {
 	case e.wake <- struct{}{}:

@@ -29,33 +29,58 @@ func gateway(ns, name string, ports ...uint32) front.Front {
 
 // cluster is an API server as far as Services go: applying is merging.
 type cluster struct {
-	services map[string]*corev1.Service
-	clock    int64
+	services map[key.Name]*corev1.Service
+	ready    map[key.Name]bool // leads to proxies that serve
+	clock    int64             // by which Services are dated
+	now      time.Time
 }
 
-func newCluster() *cluster { return &cluster{services: map[string]*corev1.Service{}} }
+const (
+	overlap = 5 * time.Minute
+	linger  = time.Minute
+)
+
+func newCluster() *cluster {
+	return &cluster{services: map[key.Name]*corev1.Service{}, ready: map[key.Name]bool{}, now: time.Unix(1700000000, 0)}
+}
+
+func nameOf(s *corev1.Service) key.Name { return key.Name{Namespace: s.Namespace, Name: s.Name} }
+
+// at is the Service in front of the shared proxies.
+func at(gw front.Front) key.Name {
+	return key.Name{Namespace: namespace, Name: front.SharedName(gw.Gateway, gw.Class)}
+}
+
+// ownAt is the Service in front of a Gateway's own.
+func ownAt(gw front.Front) key.Name {
+	return key.Name{Namespace: gw.Gateway.Namespace, Name: front.OwnName(gw.Gateway, gw.Class)}
+}
 
 func (c *cluster) existing() []*corev1.Service {
-	return slices.SortedFunc(maps.Values(c.services), func(a, b *corev1.Service) int { return strings.Compare(a.Name, b.Name) })
+	return slices.SortedFunc(maps.Values(c.services), func(a, b *corev1.Service) int { return nameOf(a).Compare(nameOf(b)) })
 }
 
 func (c *cluster) reconcile(wanted ...front.Front) provision.Plan {
-	p := provision.Services(namespace, selector(), wanted, c.existing())
+	p := provision.Services(provision.Input{
+		Namespace: namespace, Selector: selector(), Wanted: wanted, Existing: c.existing(), Ready: func(n key.Name) bool { return c.ready[n] },
+		Now: c.now, Overlap: overlap, Linger: linger,
+	})
 	for _, a := range p.Apply {
 		c.apply(a)
 	}
-	for _, name := range p.Delete {
-		delete(c.services, name)
+	for _, s := range p.Delete {
+		delete(c.services, nameOf(s))
 	}
 	return p
 }
 
 func (c *cluster) apply(a *coreac.ServiceApplyConfiguration) {
-	s := c.services[*a.Name]
+	n := key.Name{Namespace: *a.Namespace, Name: *a.Name}
+	s := c.services[n]
 	if s == nil {
 		c.clock++
 		s = &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: *a.Name, Namespace: *a.Namespace, CreationTimestamp: metav1.Unix(c.clock, 0)}}
-		c.services[*a.Name] = s
+		c.services[n] = s
 	}
 	s.Labels, s.Annotations = a.Labels, a.Annotations
 	s.Spec = corev1.ServiceSpec{Type: *a.Spec.Type, Selector: a.Spec.Selector}
@@ -74,7 +99,7 @@ func (c *cluster) apply(a *coreac.ServiceApplyConfiguration) {
 }
 
 func (c *cluster) ports(gw front.Front) map[uint32]uint32 {
-	s := c.services[front.Name(gw.Gateway, gw.Class)]
+	s := c.services[at(gw)]
 	if s == nil {
 		return nil
 	}
@@ -107,7 +132,7 @@ func TestWhatIsAsWantedIsNotWritten(t *testing.T) {
 	if p := c.reconcile(gw); len(p.Apply) != 1 {
 		t.Fatalf("applied %d Services, want 1", len(p.Apply))
 	}
-	s := c.services[front.Name(gw.Gateway, gw.Class)]
+	s := c.services[at(gw)]
 	s.Labels["of-another"], s.Annotations["of-another"] = "x", "x"
 	if p := c.reconcile(gw); len(p.Apply)+len(p.Delete) != 0 {
 		t.Fatalf("plan %+v, want nothing", p)
@@ -125,10 +150,10 @@ func TestWhatIsAsWantedIsNotWritten(t *testing.T) {
 func TestAServiceThatIsNotOursIsLeftAlone(t *testing.T) {
 	c := newCluster()
 	gw := gateway("shop", "web", 80)
-	name := front.Name(gw.Gateway, gw.Class)
-	c.services[name] = &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	name := at(gw)
+	c.services[name] = &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
 	p := c.reconcile(gw)
-	if len(p.Apply)+len(p.Delete) != 0 || !strings.Contains(p.Lacks[gw.Gateway], name) {
+	if len(p.Apply)+len(p.Delete) != 0 || !strings.Contains(p.Lacks[gw.Gateway].Message, name.String()) {
 		t.Fatalf("plan %+v, want only a complaint that names %s", p, name)
 	}
 	if p := c.reconcile(); len(p.Delete) != 0 {
@@ -140,7 +165,7 @@ func TestNamesAreValidAndToldApart(t *testing.T) {
 	long := strings.Repeat("x", 60)
 	seen := map[string]string{}
 	for _, gw := range []key.Name{{Namespace: "a", Name: "b"}, {Namespace: long, Name: "b"}, {Namespace: long, Name: "c"}, {Namespace: "a", Name: "b.c"}, {Namespace: "a", Name: "b-c"}, {Namespace: "1a", Name: "b"}} {
-		name := front.Name(gw, "coxswain")
+		name := front.SharedName(gw, "coxswain")
 		if problems := validation.IsDNS1035Label(name); len(problems) > 0 {
 			t.Errorf("%s: %q: %v", gw, name, problems)
 		}
@@ -207,7 +232,7 @@ func TestOfTwoServicesWithOneInternalPortTheOlderKeepsIt(t *testing.T) {
 	c.clock += int64(time.Minute / time.Second)
 	c.reconcile(a, b)
 	want := c.ports(a)[80]
-	c.services[front.Name(b.Gateway, b.Class)].Spec.Ports[0].TargetPort.IntVal = int32(want)
+	c.services[at(b)].Spec.Ports[0].TargetPort.IntVal = int32(want)
 	c.reconcile(a, b)
 	if got := c.ports(a)[80]; got != want {
 		t.Errorf("the older has %d, want %d", got, want)

@@ -84,7 +84,7 @@ func TestAGatewayBehindAServiceIsBoundWhereThatMapsItsPorts(t *testing.T) {
 
 	// Somebody else's Service of that name maps nothing.
 	service := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "aether-system", Name: front.Name(n, "coxswain"), Generation: 1},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "aether-system", Name: front.SharedName(n, "coxswain"), Generation: 1},
 		Spec: corev1.ServiceSpec{
 			Type:  corev1.ServiceTypeLoadBalancer,
 			Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(12345)}},

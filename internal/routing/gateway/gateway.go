@@ -19,34 +19,18 @@ import (
 	"aether.io/aether/internal/scope"
 )
 
-// Site is where a Gateway is reached.
-type Site struct {
-	PublishAddresses []string // IPs or host names of a shared Gateway
-	PortOffset       uint32   // added to a section's port to get the bound one
-	// Mapped says that something in front maps the ports, to those in Internal: a port that
-	// is not in there cannot be bound yet.
-	Mapped   bool
-	Internal map[uint32]uint32
-}
-
-// bound is the port that is bound for a Gateway's; 0 if that is not known yet.
-func (s Site) bound(port uint32) uint32 {
-	if s.Mapped {
-		return s.Internal[port]
-	}
-	return port + s.PortOffset
-}
-
 // Gateway is a Gateway of ours. The zero Gateway is one that does not exist or is
 // another controller's.
 type Gateway struct {
 	Ours        bool
 	Generation  int64
-	Created     int64             // Unix seconds
-	Rejected    condition.Problem // Accepted is false: nothing of it is served
-	Unusable    condition.Problem // Programmed can never be true: nothing of it is served
-	Account     key.Name          // the ServiceAccount of its own proxies; zero for shared ones
-	Scope       scope.Scope
+	Created     int64                // Unix seconds
+	Rejected    condition.Problem    // Accepted is false: nothing of it is served
+	Unusable    condition.Problem    // Programmed can never be true: nothing of it is served
+	Stands      bool                 // it is Rejected, and served as it was last
+	Wants       scope.Scope          // where it is to be served; zero: where cannot be had
+	Account     key.Name             // the ServiceAccount of its own proxies; zero: it has none
+	Places      []Place              // where it is served; the one that counts is first
 	RouteScopes configv1.RouteScopes // empty: Auto
 	Clients     Clients
 	Sections    []Section         // of the Gateway itself, then of the ListenerSets that it allows
@@ -55,26 +39,35 @@ type Gateway struct {
 	Certificates map[string][]gatewayv1.SecretObjectReference
 	Frontend     *gatewayv1.FrontendTLSConfig // nil: clients show no certificate
 	Idle         []string                     // what is asked for and has no effect
-	Addresses    []string                     // at which a shared one is reached
+	Addresses    []string                     // at which it is reached
 	Unreachable  condition.Problem            // it has no address yet, and may get one: what is there is served
-	Front        front.Front                  // what is wanted in front of a shared one, if its site maps ports
+	Front        front.Front                  // what is wanted in front of it, if its site maps ports
 }
 
 // Read reads a Gateway whose class is ours with the ListenerSets that it allows, in the
 // order of precedence, and its merged parameters. invalid says why those of the Gateway
-// or its class cannot be used; nothing is served by defaults then.
+// or its class cannot be used: it is served by those that it was served by last, if that is
+// on record, and never by defaults.
 func Read(gw *gatewayv1.Gateway, sets []*gatewayv1.ListenerSet, p Parameters, invalid string, site Site) Gateway {
 	g := Gateway{
 		Ours: true, Generation: gw.Generation, Created: gw.CreationTimestamp.Unix(),
-		Scope:        scope.SharedPool(),
 		Sections:     sections(gw, sets, site),
 		Sets:         map[key.Name]bool{},
 		Certificates: map[string][]gatewayv1.SecretObjectReference{},
 	}
-	if p.set(&g) {
-		g.dedicate(gw)
+	if invalid != "" {
+		p, g.Stands = site.recall()
+	}
+	own, why := ownWorld(gw)
+	g.Wants = scope.SharedPool()
+	if dedicated := p.set(&g); dedicated {
+		g.Wants, g.Unusable = own, why
 	} else if p.drains {
 		g.Idle = append(g.Idle, "drainSeconds of its parameters has no effect on shared proxies, which drain as their installation says")
+	}
+	g.settle(g.Wants, own, site)
+	if slices.ContainsFunc(g.Places, func(p Place) bool { return p.Scope == own }) {
+		g.Account = key.Name{Namespace: gw.Namespace, Name: front.Account(key.Name{Namespace: gw.Namespace, Name: gw.Name}, string(gw.Spec.GatewayClassName))}
 	}
 	if from, selector := allowedSets(gw); from == gatewayv1.NamespacesFromSelector {
 		if _, err := metav1.LabelSelectorAsSelector(selector); err != nil {
@@ -94,11 +87,10 @@ func Read(gw *gatewayv1.Gateway, sets []*gatewayv1.ListenerSet, p Parameters, in
 			g.secure(Section{Name: string(l.Name), Set: n}, l.TLS)
 		}
 	}
-	if g.Scope.IsSharedPool() {
-		g.Addresses, g.Front = site.PublishAddresses, p.front(gw, g)
-		if site.Mapped && len(site.PublishAddresses) == 0 {
-			g.Unreachable = unreachable(g.Front.Address)
-		}
+	g.Front = p.front(gw, g)
+	g.Idle = append(g.Idle, g.Front.Proxies.Dropped...)
+	if site.Mapped && len(g.Addresses) == 0 {
+		g.Unreachable = unreachable(g.Front.Address)
 	}
 	g.checkAddresses(gw, site)
 	switch {
@@ -110,15 +102,15 @@ func Read(gw *gatewayv1.Gateway, sets []*gatewayv1.ListenerSet, p Parameters, in
 	return g
 }
 
-// Ports is the ports that its accepted sections bind, each with the age (creation, in Unix
-// seconds) of the first object that brings it. What a ListenerSet brings is no older than
-// the ListenerSet, or to attach one to an old Gateway would be to take a port from others.
-func (g Gateway) Ports() map[uint32]int64 {
+// Ports is the ports that its accepted sections bind in a place, each with the age (creation,
+// in Unix seconds) of the first object that brings it. What a ListenerSet brings is no older
+// than the ListenerSet, or to attach one to an old Gateway would be to take a port from others.
+func (g Gateway) Ports(at Place) map[uint32]int64 {
 	ports := map[uint32]int64{}
 	for _, s := range g.Sections {
-		age := max(g.Created, s.Created)
-		if first, there := ports[s.Bound]; s.Accepted() && s.Bound > 0 && (!there || age < first) {
-			ports[s.Bound] = age
+		bound, age := at.Bound[s.Table.Port.Port], max(g.Created, s.Created)
+		if first, there := ports[bound]; s.Accepted() && bound > 0 && (!there || age < first) {
+			ports[bound] = age
 		}
 	}
 	return ports
@@ -133,15 +125,15 @@ func (g *Gateway) secure(s Section, config *gatewayv1.ListenerTLSConfig) {
 // maxAccountName is the longest name of a ServiceAccount.
 const maxAccountName = 253
 
-// dedicate gives the Gateway a world of its own, whose proxies run as {gateway}-{class}.
-func (g *Gateway) dedicate(gw *gatewayv1.Gateway) {
-	account := gw.Name + "-" + string(gw.Spec.GatewayClassName)
+// ownWorld is the world of a Gateway whose proxies run as {gateway}-{class}, or why it
+// cannot have one.
+func ownWorld(gw *gatewayv1.Gateway) (scope.Scope, condition.Problem) {
+	account := front.Account(key.Name{Namespace: gw.Namespace, Name: gw.Name}, string(gw.Spec.GatewayClassName))
 	own, err := scope.Gateway(gw.Namespace, gw.Name)
 	if err != nil || len(account) > maxAccountName {
-		g.Unusable = condition.Problemf(gatewayv1.GatewayReasonInvalid, "its proxies' ServiceAccount would have the name %s of %d characters, at most %d can be had", account, len(account), maxAccountName)
-		return
+		return scope.Scope{}, condition.Problemf(gatewayv1.GatewayReasonInvalid, "its proxies' ServiceAccount would have the name %s of %d characters, at most %d can be had", account, len(account), maxAccountName)
 	}
-	g.Scope, g.Account = own, key.Name{Namespace: gw.Namespace, Name: account}
+	return own, condition.Problem{}
 }
 
 // unreachable says what a Gateway waits for. That an address which was asked for will never
@@ -161,12 +153,20 @@ func (g *Gateway) checkAddresses(gw *gatewayv1.Gateway, site Site) {
 		switch {
 		case a.Type != nil && *a.Type != gatewayv1.IPAddressType:
 			g.Rejected = condition.Problemf(gatewayv1.GatewayReasonUnsupportedAddress, "addresses of type %s are not supported", *a.Type)
-		case site.Mapped && len(site.PublishAddresses) == 0: // it may still come
-		case a.Value == "" || slices.Contains(site.PublishAddresses, a.Value):
+		case site.Mapped && len(g.Addresses) == 0: // it may still come
+		case a.Value == "" || slices.Contains(g.published(site), a.Value):
 		case site.Mapped:
-			g.Unusable = condition.Problemf(gatewayv1.GatewayReasonAddressNotUsable, "address %s is asked for, and given is %s", a.Value, strings.Join(site.PublishAddresses, ", "))
+			g.Unusable = condition.Problemf(gatewayv1.GatewayReasonAddressNotUsable, "address %s is asked for, and given is %s", a.Value, strings.Join(g.Addresses, ", "))
 		default:
 			g.Unusable = condition.Problemf(gatewayv1.GatewayReasonAddressNotUsable, "address %s is not one of this installation's", a.Value)
 		}
 	}
+}
+
+// published is the addresses of which a Gateway may ask for one.
+func (g *Gateway) published(site Site) []string {
+	if site.Mapped {
+		return g.Addresses
+	}
+	return site.PublishAddresses
 }

@@ -22,7 +22,6 @@ type Section struct {
 	Set      key.Name  // the ListenerSet that it is of; zero: the Gateway itself
 	Created  int64     // of that object, Unix seconds
 	Table    key.Table // its Gateway and port too
-	Bound    uint32    // the port that is bound; 0: it is not known yet
 	Secure   bool
 	Host     string            // lower case; hostname.Any if it names none
 	Rejected condition.Problem // why it is not accepted
@@ -82,7 +81,6 @@ func readSection(gw, set key.Name, l *gatewayv1.Listener, site Site) Section {
 	s := Section{
 		Name:   string(l.Name),
 		Set:    set,
-		Bound:  site.bound(port.Port),
 		Secure: l.Protocol == gatewayv1.HTTPSProtocolType,
 		Host:   strings.ToLower(string(ptr.Deref(l.Hostname, ""))),
 		From:   gatewayv1.NamespacesFromSame,
@@ -105,8 +103,8 @@ func (s Section) reject(l *gatewayv1.Listener, site Site) condition.Problem {
 	switch {
 	case l.Protocol != gatewayv1.HTTPProtocolType && !s.Secure:
 		return condition.Problemf(gatewayv1.ListenerReasonUnsupportedProtocol, "protocol %s is not supported", l.Protocol)
-	case !site.Mapped && (s.Bound == 0 || s.Bound > math.MaxUint16):
-		return condition.Problemf(gatewayv1.ListenerReasonPortUnavailable, "port %d would be bound as %d, which is no port", l.Port, s.Bound)
+	case !site.Mapped && (site.plain(s.Table.Port.Port) == 0 || site.plain(s.Table.Port.Port) > math.MaxUint16):
+		return condition.Problemf(gatewayv1.ListenerReasonPortUnavailable, "port %d would be bound as %d, which is no port", l.Port, site.plain(s.Table.Port.Port))
 	case !hostname.Valid(s.Host):
 		return condition.Problemf(gatewayv1.ListenerReasonUnsupportedValue, "%q is no hostname", s.Host)
 	case badSelector(l) != nil:

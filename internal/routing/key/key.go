@@ -28,6 +28,12 @@ func In[N, M ~string](own string, other *N, named M) Name {
 // String is namespace/name.
 func (n Name) String() string { return n.Namespace + "/" + n.Name }
 
+// ParseName reads what String wrote; false if it did not.
+func ParseName(s string) (Name, bool) {
+	namespace, name, is := strings.Cut(s, "/")
+	return Name{Namespace: namespace, Name: name}, is && namespace != "" && name != "" && !strings.Contains(name, "/")
+}
+
 // Object is the key of the object of that kind.
 func (n Name) Object(k object.Kind) object.Key {
 	return object.Key{Kind: k, Namespace: n.Namespace, Name: n.Name}

@@ -30,8 +30,8 @@ type Layers struct {
 	// Gateways is the served Gateways of each scope, which has a layer as long as it has
 	// one; the shared pool always has.
 	Gateways sheet.Group[scope.Scope, key.Name, struct{}]
-	// Scopes is the scope of each served Gateway, by namespace; "": of all.
-	Scopes sheet.Group[string, key.Name, scope.Scope]
+	// Scopes is the scopes of each served Gateway, by namespace; "": of all.
+	Scopes sheet.Group[string, key.Name, []scope.Scope]
 	// Tables is the tables of each scope whose requests are logged.
 	Tables sheet.Group[scope.Scope, key.Table, struct{}]
 	// Limits is the connections that each scope's listeners hold.
@@ -118,8 +118,10 @@ func (l *Layers) ScopesOf(c *sheet.Cell, namespace string) []scope.Scope {
 		namespace = ""
 		found[scope.SharedPool()] = struct{}{}
 	}
-	for _, s := range l.Scopes.All(c, namespace) {
-		found[s] = struct{}{}
+	for _, list := range l.Scopes.All(c, namespace) {
+		for _, s := range list {
+			found[s] = struct{}{}
+		}
 	}
 	return key.Sorted(found, func(a, b scope.Scope) int { return cmp.Compare(a.String(), b.String()) })
 }

@@ -32,6 +32,7 @@ type Section struct {
 	gateway.Section
 	Rejected condition.Problem // why it is not accepted, other Gateways and proxies considered
 	Refs     condition.Problem // why its references are not good
+	Unmapped bool              // what is in front of its Gateway has no port for it yet
 	Attached int
 	Served   bool // it can be programmed; whether it is must be observed
 }
@@ -79,7 +80,7 @@ func (g Gateway) accepted() metav1.Condition {
 	listeners := fmt.Sprintf("listeners that are not valid: %s; accepted: %s", cmp.Or(bad, "none"), cmp.Or(good, "none"))
 	switch {
 	case !g.Rejected.IsZero() && g.Rejected.Reason != string(invalid):
-		return condition.False(kind, g.Rejected.Reason, g.Rejected.Message)
+		return condition.False(kind, g.Rejected.Reason, g.standing(g.Rejected.Message))
 	case bad == "":
 		return condition.True(kind, gatewayv1.GatewayReasonAccepted, noting("every listener is valid", notes))
 	case good == "" && g.Sets == 0:
@@ -88,6 +89,14 @@ func (g Gateway) accepted() metav1.Condition {
 		listeners += fmt.Sprintf("; accepted ListenerSets: %d", g.Sets)
 	}
 	return condition.True(kind, invalid, noting(listeners, notes))
+}
+
+// standing adds to why it is not as it should be that it is served even so.
+func (g Gateway) standing(message string) string {
+	if !g.Stands {
+		return message
+	}
+	return message + "; it is served as it was last"
 }
 
 // maxNamed is the number of objects or hosts that a message names.
@@ -118,7 +127,7 @@ func (g Gateway) programmed() metav1.Condition {
 	kind := gatewayv1.GatewayConditionProgrammed
 	switch {
 	case !g.Rejected.IsZero():
-		return condition.False(kind, gatewayv1.GatewayReasonInvalid, "the Gateway is not accepted")
+		return condition.False(kind, gatewayv1.GatewayReasonInvalid, g.standing("the Gateway is not accepted"))
 	case !g.Unusable.IsZero():
 		return condition.False(kind, g.Unusable.Reason, g.Unusable.Message)
 	case !g.Unreachable.IsZero():
@@ -182,7 +191,7 @@ func (s Section) programmed(held bool) metav1.Condition {
 	switch {
 	case s.Rejected.Reason == string(gatewayv1.ListenerReasonPortUnavailable), s.Conflict && s.Parent().Kind == object.ListenerSet:
 		return condition.False(kind, s.Rejected.Reason, s.Rejected.Message)
-	case s.Rejected.IsZero() && s.Bound == 0:
+	case s.Unmapped:
 		return condition.False(kind, gatewayv1.ListenerReasonPending, "what is in front of its Gateway has no port for it yet")
 	case !s.Served && !held:
 		return condition.False(kind, gatewayv1.ListenerReasonInvalid, "the listener or its Gateway is not valid")

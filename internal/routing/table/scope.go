@@ -17,7 +17,7 @@ import (
 type cut struct {
 	Live    bool
 	PerHost bool
-	Scope   scope.Scope
+	Scopes  []scope.Scope
 }
 
 func (t *Tables) computeCut(c *sheet.Cell, k key.Table) cut {
@@ -25,7 +25,7 @@ func (t *Tables) computeCut(c *sheet.Cell, k key.Table) cut {
 	if !r.Live {
 		return cut{}
 	}
-	out := cut{Live: true, Scope: r.Scope}
+	out := cut{Live: true, Scopes: r.Scopes}
 	switch r.RouteScopes {
 	case configv1.RouteScopesPerHost:
 		out.PerHost = true
@@ -59,7 +59,7 @@ func (t *Tables) computeStar(c *sheet.Cell, k key.Table) []resource.Name {
 		m.VirtualHosts = append(m.VirtualHosts, h.Model)
 		m.Origin = append(m.Origin, h.Origin...)
 	}
-	return t.serve(c, how.Scope, m)
+	return t.serve(c, how.Scopes, m)
 }
 
 // computeScope finds the scope that a host is in, and makes it if it is the host's own.
@@ -75,18 +75,20 @@ func (t *Tables) computeScope(c *sheet.Cell, k key.Host) []resource.Name {
 	if h.Model.Host == "" {
 		return nil
 	}
-	return t.serve(c, how.Scope, envoy.Scope{
+	return t.serve(c, how.Scopes, envoy.Scope{
 		Table: k.Table.Name, Host: k.Host, PerHost: true, VirtualHosts: []envoy.VirtualHost{h.Model}, Origin: h.Origin,
 	})
 }
 
 // serve hands a scope out. What is in it was validated where it was made; should the
 // whole be refused even so, it alone is missing and its requests get 404.
-func (t *Tables) serve(c *sheet.Cell, in scope.Scope, m envoy.Scope) []resource.Name {
+func (t *Tables) serve(c *sheet.Cell, in []scope.Scope, m envoy.Scope) []resource.Name {
 	r, err := m.Resource()
 	if err != nil {
 		return nil
 	}
-	t.put(c, in, r)
+	for _, s := range in {
+		t.put(c, s, r)
+	}
 	return []resource.Name{r.Name}
 }

@@ -34,7 +34,7 @@ type Contribution struct {
 // Reach is whether and where a table can be reached, and how its Gateway wants it cut.
 type Reach struct {
 	Live        bool
-	Scope       scope.Scope
+	Scopes      []scope.Scope
 	RouteScopes configv1.RouteScopes
 }
 

@@ -2,6 +2,7 @@ package unit
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -62,8 +63,13 @@ type ownGateway struct {
 }
 
 func (g ownGateway) servable() bool {
-	return g.Ours && !g.Held && g.Rejected.IsZero() && g.Unusable.IsZero()
+	good := (g.Rejected.IsZero() || g.Stands) && (g.Unusable.IsZero() || g.Wants.IsZero() && len(g.Places) > 0)
+	return g.Ours && !g.Held && good
 }
+
+// kept reports whether what is in front of it stays as it is, because it says nothing that
+// could be made.
+func (g ownGateway) kept() bool { return g.Held || !g.Rejected.IsZero() || g.Wants.IsZero() }
 
 // computeGateway also claims what the Gateway cannot share with others.
 func (u *Units) computeGateway(c *sheet.Cell, n key.Name) ownGateway {
@@ -98,43 +104,73 @@ func (u *Units) computeGateway(c *sheet.Cell, n key.Name) ownGateway {
 	if out.Account != (key.Name{}) {
 		u.claims.Put(c, claim{account: out.Account}, n, out.Created)
 	}
-	if out.Scope.IsSharedPool() {
-		for port, age := range out.Ports() {
-			u.claims.Put(c, claim{port: port}, n, age)
+	for _, at := range out.Places {
+		if at.Scope.IsSharedPool() {
+			for port, age := range out.Ports(at) {
+				u.claims.Put(c, claim{port: port}, n, age)
+			}
 		}
+	}
+	if u.config.Fronts && out.Wants.IsSharedPool() {
+		u.claims.Put(c, claim{service: front.SharedName(n, string(o.Spec.GatewayClassName))}, n, out.Created)
 	}
 	return out
 }
 
-// site is where a Gateway is reached: as the installation says, or as the Service in front
-// of it does.
+// site is where a Gateway is reached: as the installation says, or as the Services in front
+// of it do.
 func (u *Units) site(c *sheet.Cell, n key.Name, class string) gateway.Site {
 	if !u.config.Fronts {
 		return u.config.Site
 	}
-	out := gateway.Site{Mapped: true}
-	service := key.Name{Namespace: u.config.ReleaseNamespace, Name: front.Name(n, class)}
-	if s, there := entry.Get[*corev1.Service](u.entries, c, service.Object(object.Service)); there && front.Ours(s, n) {
-		out.Internal, out.PublishAddresses = front.Ports(s), front.Addresses(s)
+	read := func(namespace, name string) front.State {
+		s, _ := entry.Get[*corev1.Service](u.entries, c, object.Key{Kind: object.Service, Namespace: namespace, Name: name})
+		return front.Read(s, n)
 	}
-	return out
+	return gateway.Site{
+		Mapped: true,
+		Shared: read(u.config.ReleaseNamespace, front.SharedName(n, class)),
+		Own:    read(n.Namespace, front.OwnName(n, class)),
+	}
 }
 
 // askFront hands out what is wanted in front of a Gateway, whatever is there: what is wanted
 // must not depend on what came of it.
 func (u *Units) askFront(c *sheet.Cell, n key.Name) none {
 	gw := u.gateway.Get(c, n)
-	if u.config.Fronts && gw.Ours && !gw.Held && gw.Rejected.IsZero() && gw.Scope.IsSharedPool() {
-		u.fronts.Put(c, n, gw.Front)
+	if !u.config.Fronts || !gw.Ours {
+		return none{}
 	}
+	f := gw.Front
+	if gw.kept() || !u.lost(c, n, gw).IsZero() {
+		f = front.Front{Gateway: f.Gateway, Class: f.Class, UID: f.UID, Keep: true}
+	}
+	u.fronts.Put(c, n, f)
 	return none{}
 }
 
-// claim is something that only one Gateway can have: a port bound by the shared pool, or
-// the identity of a dedicated Gateway's proxies.
+// claim is something that only one Gateway can have: a port bound by the shared pool, the
+// identity of a dedicated Gateway's proxies, or the name of a shared one's Service.
 type claim struct {
 	port    uint32
 	account key.Name
+	service string
+}
+
+// lost is why what a Gateway is to have is another's.
+func (u *Units) lost(c *sheet.Cell, n key.Name, gw ownGateway) condition.Problem {
+	if u.config.Fronts && gw.Wants.IsSharedPool() {
+		name := front.SharedName(n, gw.Front.Class)
+		if owner := u.owner.Get(c, claim{service: name}); owner != n {
+			return condition.Problemf(gatewayv1.GatewayReasonInvalid, "its Service would have the name %s, which is that of the older Gateway %s", name, owner)
+		}
+	}
+	if !gw.Wants.IsSharedPool() && gw.Account != (key.Name{}) {
+		if owner := u.owner.Get(c, claim{account: gw.Account}); owner != n {
+			return condition.Problemf(gatewayv1.GatewayReasonInvalid, "its proxies' ServiceAccount %s is that of the older Gateway %s", gw.Account.Name, owner)
+		}
+	}
+	return condition.Problem{}
 }
 
 // computeOwner: the oldest has it, then the first by namespace and name.
@@ -148,7 +184,7 @@ type parent struct {
 	Ours        bool
 	Served      bool
 	Unusable    condition.Problem // other Gateways considered
-	Scope       scope.Scope
+	Scopes      []scope.Scope     // in which it is served; the one that counts is first
 	RouteScopes configv1.RouteScopes
 	Sections    []gateway.Section
 	Of          map[key.Parent][]gateway.Section // the same by what they are of
@@ -157,25 +193,29 @@ type parent struct {
 // computeParent also makes the units of the Gateway's ports and tables exist.
 func (u *Units) computeParent(c *sheet.Cell, n key.Name) parent {
 	gw := u.gateway.Get(c, n)
-	out := parent{Ours: gw.Ours, Served: gw.servable(), Unusable: gw.Unusable, Scope: gw.Scope, RouteScopes: gw.RouteScopes, Sections: gw.Sections}
+	out := parent{Ours: gw.Ours, Served: gw.servable(), Unusable: gw.Unusable, RouteScopes: gw.RouteScopes, Sections: gw.Sections}
+	for _, at := range gw.Places {
+		out.Scopes = append(out.Scopes, at.Scope)
+	}
 	if gw.Ours {
 		out.Of = map[key.Parent][]gateway.Section{}
 	}
 	for _, s := range out.Sections {
 		out.Of[s.Parent()] = append(out.Of[s.Parent()], s)
 	}
-	if out.Served && gw.Account != (key.Name{}) {
-		if owner := u.owner.Get(c, claim{account: gw.Account}); owner != n {
-			out.Served = false
-			out.Unusable = condition.Problemf(gatewayv1.GatewayReasonInvalid, "its proxies' ServiceAccount %s is that of the older Gateway %s", gw.Account.Name, owner)
-		}
+	if why := u.lost(c, n, gw); out.Served && !why.IsZero() { // where it was before, it may be still
+		out.Unusable = why
+		out.Scopes = slices.DeleteFunc(out.Scopes, func(s scope.Scope) bool { return s == gw.Wants })
+		out.Served = len(out.Scopes) > 0
 	}
 	if !out.Served {
 		return out
 	}
-	u.layers.Scopes.Put(c, n.Namespace, n, out.Scope)
-	u.layers.Scopes.Put(c, "", n, out.Scope)
-	u.layers.Gateways.Put(c, out.Scope, n, none{})
+	u.layers.Scopes.Put(c, n.Namespace, n, out.Scopes)
+	u.layers.Scopes.Put(c, "", n, out.Scopes)
+	for _, s := range out.Scopes {
+		u.layers.Gateways.Put(c, s, n, none{})
+	}
 	for _, s := range out.Sections {
 		if !s.Accepted() {
 			continue

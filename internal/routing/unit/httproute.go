@@ -27,9 +27,9 @@ type route struct {
 
 // routeParent is one parentRef to a Gateway of ours.
 type routeParent struct {
-	Ref   gatewayv1.ParentReference
-	Scope scope.Scope
-	Rules rule.Set // the same for all but Gateways with a certificate for backends
+	Ref    gatewayv1.ParentReference
+	Scopes []scope.Scope // the one that counts is first
+	Rules  rule.Set      // the same for all but Gateways with a certificate for backends
 	gateway.Attachment
 }
 
@@ -52,7 +52,7 @@ func (u *Units) computeRoute(c *sheet.Cell, n key.Name) route {
 			continue
 		}
 		rules := u.compile(c, o, as.Gateway, compiled)
-		p := routeParent{*ref, as.Scope, rules.Set, gateway.Attach(as.Sections, to, o, ref,
+		p := routeParent{*ref, as.Scopes, rules.Set, gateway.Attach(as.Sections, to, o, ref,
 			func(namespace string) labels.Set { return u.namespaceLabels(c, namespace) },
 			func(port key.Port, host string) string { return u.holder(c, port, host) })}
 		switch {
@@ -82,7 +82,9 @@ func (u *Units) serve(c *sheet.Cell, n key.Name, p routeParent) {
 	}
 	if len(p.Hosts) > 0 {
 		for _, b := range p.Rules.Backends {
-			u.backends.Put(c, key.Placed[key.Service]{Scope: p.Scope, Of: b}, n, none{})
+			for _, s := range p.Scopes {
+				u.backends.Put(c, key.Placed[key.Service]{Scope: s, Of: b}, n, none{})
+			}
 		}
 	}
 }

@@ -35,7 +35,7 @@ func (u *Units) computeSet(c *sheet.Cell, n key.Name) key.Name {
 type offer struct {
 	Ours     bool
 	Served   bool
-	Scope    scope.Scope
+	Scopes   []scope.Scope // the one that counts is first
 	Gateway  key.Name
 	Sections []gateway.Section
 }
@@ -48,7 +48,7 @@ func (u *Units) computeOffer(c *sheet.Cell, k key.Parent) offer {
 		}
 	}
 	as := u.parent.Get(c, gw)
-	return offer{Ours: as.Ours, Served: as.Served, Scope: as.Scope, Gateway: gw, Sections: as.Of[k]}
+	return offer{Ours: as.Ours, Served: as.Served, Scopes: as.Scopes, Gateway: gw, Sections: as.Of[k]}
 }
 
 // pattern is a hostname that a section of a port has.

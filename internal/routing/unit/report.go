@@ -112,9 +112,12 @@ func (u *Units) reportSection(c *sheet.Cell, as parent, s gateway.Section) (repo
 		return known, report.Requirement{}
 	}
 	l := u.listener.Get(c, s.Table.Port)
-	known.Rejected = l.Rejected[s.ID()]
+	known.Rejected, known.Unmapped = l.Rejected[s.ID()], !l.bound() && l.Rejected[s.ID()].IsZero()
 	known.Refs = l.Refs[s.ID()].And(s.BadKinds)
-	need := report.Requirement{Scope: l.Scope, Section: s.Name, Port: l.Bound}
+	need := report.Requirement{Section: s.Name}
+	if l.bound() {
+		need.Scope, need.Port = l.Places[0].Scope, l.Places[0].Port
+	}
 	bound, star := u.bound.Get(c, s.Table.Port), u.tables.Star(c, s.Table)
 	for _, ch := range l.Chains {
 		if ch.Table != s.Table {
@@ -150,7 +153,7 @@ func (u *Units) reportRoute(c *sheet.Cell, n key.Name) none {
 		for _, b := range p.Rules.Backends {
 			need = append(need, names(u.clusters.Resources(c, b)...)...)
 		}
-		s.Live = append(s.Live, report.Requirement{Scope: p.Scope, Parent: i, Resources: sorted(need)})
+		s.Live = append(s.Live, report.Requirement{Scope: p.Scopes[0], Parent: i, Resources: sorted(need)})
 	}
 	u.say(c, s)
 	return none{}
