@@ -23,6 +23,7 @@ import (
 	"aether.io/aether/internal/object"
 	"aether.io/aether/internal/resource"
 	"aether.io/aether/internal/routing"
+	"aether.io/aether/internal/routing/condition"
 	"aether.io/aether/internal/scope"
 )
 
@@ -93,9 +94,10 @@ type Engine struct {
 	users   map[resource.Name]map[object.Key]bool
 	ports   map[object.Key]bool // statuses that need a bound port
 	held    map[object.Key]string
-	strays  map[object.Key]types.UID // have something of ours, and no status
-	ready   [2][]object.Key          // whose turn comes, each once; the first before the second
-	flying  int                      // writes under way
+	lacks   map[object.Key]condition.Problem // of Gateways
+	strays  map[object.Key]types.UID         // have something of ours, and no status
+	ready   [2][]object.Key                  // whose turn comes, each once; the first before the second
+	flying  int                              // writes under way
 	pulsed  bool
 	lookAt  time.Time // when to look, if nothing is told
 	told    bool      // there was an Update
