@@ -13,6 +13,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -236,6 +237,26 @@ func TestRightsByIdentity(t *testing.T) {
 				t.Errorf("audit: %+v", last)
 			}
 		})
+	}
+}
+
+// owners says of each pod whether it is a proxy of its Gateway.
+type owners map[string]error
+
+func (o owners) Owned(_ context.Context, w svid.Workload) error { return o[w.Pod.Name] }
+
+// A pod that runs under a dedicated Gateway's account is no proxy of it for that alone.
+func TestAnotherPodUnderAGatewaysAccountGetsNothing(t *testing.T) {
+	for pod, want := range map[string]codes.Code{"proxy": codes.OK, "other": codes.PermissionDenied, "unknowable": codes.Unavailable} {
+		e := entry("shop", "edge-coxswain", pod)
+		r := newRig(t, func(c *bootstrap.Config) {
+			c.Allow = bootstrap.AllowList{
+				ReleaseNamespace: release, Gateways: gateways{"shop/edge-coxswain": true},
+				Owners: owners{"other": svid.ErrNotAllowed, "unknowable": errors.New("the API is away")},
+			}
+		}, e)
+		_, err := r.dial().Bootstrap(soon(t), request(t, e.Token))
+		wantCode(t, err, want)
 	}
 }
 
