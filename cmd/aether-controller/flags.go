@@ -12,6 +12,7 @@ import (
 	cakube "aether.io/aether/internal/ca/kube"
 	"aether.io/aether/internal/meshconfig"
 	"aether.io/aether/internal/port"
+	"aether.io/aether/internal/provision"
 )
 
 // flags are the settings of one controller.
@@ -19,6 +20,8 @@ type flags struct {
 	directory, stateDir   string // standalone: both; else neither
 	kubeconfig            string
 	proxySelector         string
+	proxyTemplate         string
+	proxyOverlap          time.Duration
 	caMode, caSecret      string
 	discoveryBind         string
 	streamPort            uint16
@@ -63,6 +66,8 @@ func (f *flags) register(cmd *cobra.Command) {
 	s.StringVar(&f.stateDir, "state-dir", "", "standalone: the instance's state directory")
 	s.StringVar(&f.kubeconfig, "kubeconfig", "", "on a cluster: how to reach its API; empty: as a pod does")
 	s.StringVar(&f.proxySelector, "shared-proxy-selector", "app.kubernetes.io/component=shared-proxy", "on a cluster: labels of the shared proxies' pods")
+	s.StringVar(&f.proxyTemplate, "proxy-template", "", "on a cluster: file of the shared proxies' pod template, from which those of dedicated Gateways are made; empty: Gateways cannot be dedicated")
+	s.DurationVar(&f.proxyOverlap, "proxy-overlap", provision.DefaultOverlap, "on a cluster: for how long both addresses of a Gateway are published after it changed between shared and dedicated proxies; the old one is served for a fifth of that more")
 	s.StringVar(&f.caMode, "discovery-ca-mode", caAuto, "on a cluster: "+caAuto+" makes the CA's Secret, "+caExternal+" waits for it")
 	s.StringVar(&f.caSecret, "discovery-ca-secret", cakube.DefaultSecret, "on a cluster: Secret of the release namespace that holds the CA")
 	s.StringVar(&f.discoveryBind, "discovery-bind", "", "on a cluster: IP address that the discovery listeners bind; empty: all")
@@ -90,7 +95,10 @@ func (f *flags) register(cmd *cobra.Command) {
 	s.BoolVar(&f.system.TraceExport, "trace-export", false, "what a MeshConfig inherits: traces by OTLP")
 	s.BoolVar(&f.debug, "debug", false, "log what is of use only to a developer")
 	cmd.MarkFlagsRequiredTogether("directory", "state-dir", "stream-fd", "bootstrap-fd")
-	for _, name := range []string{"kubeconfig", "shared-proxy-selector", "discovery-ca-mode", "discovery-ca-secret", "discovery-bind", "discovery-port", "discovery-bootstrap-port", "inspect-port", "metrics-bind-address", "health-probe-bind-address", "leader-elect"} {
+	for _, name := range []string{
+		"kubeconfig", "shared-proxy-selector", "proxy-template", "proxy-overlap", "discovery-ca-mode", "discovery-ca-secret", "discovery-bind",
+		"discovery-port", "discovery-bootstrap-port", "inspect-port", "metrics-bind-address", "health-probe-bind-address", "leader-elect",
+	} {
 		cmd.MarkFlagsMutuallyExclusive("directory", name)
 	}
 }
@@ -125,6 +133,7 @@ func (f *flags) check() error {
 			refuse(err != nil, "--%s: %w", name, err)
 		}
 	}
+	refuse(f.proxyOverlap <= 0, "--proxy-overlap %s is not positive", f.proxyOverlap)
 	refuse(net.ParseIP(f.bind) == nil, "--bind %q is not an IP address", f.bind)
 	refuse(f.portOffset > 65534, "--port-offset %d is not in 0..65534", f.portOffset)
 	refuse(f.caLifetime <= 0, "--discovery-ca-lifetime %s is not positive", f.caLifetime)

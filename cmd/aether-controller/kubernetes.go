@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"aether.io/aether/internal/attest/owner"
 	"aether.io/aether/internal/attest/review"
 	cakube "aether.io/aether/internal/ca/kube"
 	"aether.io/aether/internal/election"
@@ -57,7 +58,7 @@ func (c *controller) kubernetes() (platform, error) {
 	if err != nil {
 		return platform{}, err
 	}
-	bundle, err := cakube.NewBundle(cakube.BundleConfig{Client: config, Namespaces: c.trusting})
+	bundle, err := cakube.NewBundle(cakube.BundleConfig{Client: config, Namespaces: c.trusting, Spent: c.trustedInVain})
 	if err != nil {
 		return platform{}, err
 	}
@@ -65,7 +66,17 @@ func (c *controller) kubernetes() (platform, error) {
 	if err != nil {
 		return platform{}, err
 	}
-	fronts, err := provision.New(provision.Config{Client: config, Namespace: c.f.releaseNamespace, Selector: selector, Log: c.log})
+	owners, err := owner.New(config)
+	if err != nil {
+		return platform{}, err
+	}
+	template, err := c.f.readTemplate()
+	if err != nil {
+		return platform{}, err
+	}
+	fronts, err := provision.New(provision.Config{
+		Client: config, Namespace: c.f.releaseNamespace, Selector: selector, Template: template, Overlap: c.f.proxyOverlap, OnLack: c.lack, Log: c.log,
+	})
 	if err != nil {
 		return platform{}, err
 	}
@@ -82,6 +93,7 @@ func (c *controller) kubernetes() (platform, error) {
 		store:     store,
 		publisher: leaderPublisher{bundle, term},
 		attester:  reviewer,
+		owners:    owners,
 		sink:      leaderSink{sink, term},
 		fronts:    fronts,
 		follow:    source.Run,
@@ -103,12 +115,6 @@ func (c *controller) showStatus(sink *statuskube.Sink) func(object.Key, object.O
 			c.statuses.Seen(k, o.GetUID(), sink.HasOurs(o), func(d status.Document) bool { return sink.Shows(o, d) })
 		}
 	}
-}
-
-// trusting is the namespaces whose proxies need the trust bundle: the release's, and every
-// one with a dedicated Gateway.
-func (c *controller) trusting() []string {
-	return append(c.pipeline.DedicatedNamespaces(), c.f.releaseNamespace)
 }
 
 // listening opens a listener when it is asked for.

@@ -10,9 +10,7 @@ import (
 	discoveryv1 "aether.io/aether/api/discovery/v1"
 	"aether.io/aether/internal/discovery/bootstrap"
 	"aether.io/aether/internal/journal"
-	"aether.io/aether/internal/pipeline"
 	"aether.io/aether/internal/resource"
-	"aether.io/aether/internal/spiffeid"
 )
 
 // trustName is the trust bundle's name in every scope.
@@ -92,19 +90,6 @@ func (c *controller) shareTrust(ctx context.Context) error {
 		case <-changed:
 		}
 	}
-}
-
-// accounts answers the bootstrap allow list from the pipeline.
-type accounts struct{ p *pipeline.Pipeline }
-
-// HasAccount reports whether a live dedicated Gateway of the namespace runs under the account.
-func (a accounts) HasAccount(namespace, account string) bool {
-	for name, class := range a.p.DedicatedIn(namespace) {
-		if own, err := spiffeid.DedicatedAccount(name, class); err == nil && own == account {
-			return true
-		}
-	}
-	return false
 }
 
 // rejections tells the journal of rejected bootstraps.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"aether.io/aether/internal/attest/owner"
 	"aether.io/aether/internal/ca"
 	"aether.io/aether/internal/changelog"
 	"aether.io/aether/internal/discovery/bootstrap"
@@ -53,6 +54,7 @@ type controller struct {
 	issuer   *bootstrap.Server
 	streams  *server.Server
 	problems *problems
+	bundles  bundles
 
 	synced    atomic.Bool // the source's first list is in the pipeline
 	bootstrap atomic.Bool // the listener is open
@@ -66,6 +68,7 @@ type platform struct {
 	store     ca.Store
 	publisher ca.Publisher
 	attester  bootstrap.Attester
+	owners    *owner.Checker // nil: there are no pods
 	sink      status.Sink
 	sweep     func(context.Context, []object.Key) error // nil: what an earlier process left is seen
 	docket    pipeline.Store                            // nil: convictions last as long as the process
@@ -86,7 +89,7 @@ type platform struct {
 //
 // Source, attester, sink and what the CA is kept in are the platform's.
 func serve(ctx context.Context, f flags, log *slog.Logger) error {
-	c := &controller{f: f, log: log, metrics: prometheus.NewRegistry(), moments: &journal.Journal{}}
+	c := &controller{f: f, log: log, metrics: prometheus.NewRegistry(), moments: &journal.Journal{}, bundles: bundles{in: map[string]bool{}}}
 	c.problems = &problems{dir: f.directory, moments: c.moments, log: c.log}
 	for _, make := range []func() error{c.makePlatform, c.makeIdentity, c.makeRouting, c.makeDiscovery} {
 		if err := make(); err != nil {
@@ -160,10 +163,15 @@ func (c *controller) makeRouting() error {
 
 func (c *controller) makeDiscovery() error {
 	domain := c.id.TrustDomain()
+	known := accounts{c.pipeline, c.platform.owners}
+	allow := bootstrap.AllowList{ReleaseNamespace: c.f.releaseNamespace, Gateways: known}
+	if known.owners != nil {
+		allow.Owners = known
+	}
 	var err error
 	c.issuer, err = bootstrap.New(bootstrap.Config{
 		Attester: c.platform.attester,
-		Allow:    bootstrap.AllowList{ReleaseNamespace: c.f.releaseNamespace, Gateways: accounts{c.pipeline}},
+		Allow:    allow,
 		CA:       c.ca, TrustDomain: domain, Events: rejections{c.moments}, Log: c.log, Registerer: c.metrics,
 	})
 	if err != nil {
@@ -191,6 +199,7 @@ func (c *controller) recall(ctx context.Context) {
 // take carries a batch from the source into the pipeline.
 func (c *controller) take(_ context.Context, b source.Batch) error {
 	c.problems.set(b.Problems)
+	c.bundles.observe(b.Changes)
 	c.pipeline.Apply(pipeline.Batch{Changes: b.Changes, Mark: b.Mark, Synced: b.Synced, Cause: b.Files, Noticed: b.Noticed})
 	if b.Synced {
 		c.synced.Store(true)

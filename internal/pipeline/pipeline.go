@@ -226,23 +226,26 @@ func (p *Pipeline) DedicatedNamespaces() []string {
 	return slices.Compact(out)
 }
 
-// DedicatedIn returns the dedicated Gateways of a namespace with their classes.
-func (p *Pipeline) DedicatedIn(namespace string) map[string]string {
+// DedicatedIn returns the dedicated Gateways of a namespace.
+func (p *Pipeline) DedicatedIn(namespace string) []*gatewayv1.Gateway {
 	p.mu.Lock()
-	var names []string
+	defer p.mu.Unlock()
+	var out []*gatewayv1.Gateway
 	for s := range p.current {
 		if ns, name, ok := s.GatewayName(); ok && ns == namespace {
-			names = append(names, name)
-		}
-	}
-	p.mu.Unlock()
-	out := map[string]string{}
-	for _, name := range names {
-		if class, ok := p.Dedicated(namespace, name); ok {
-			out[name] = class
+			if gw, is := p.objects[object.Key{Kind: object.Gateway, Namespace: ns, Name: name}].(*gatewayv1.Gateway); is {
+				out = append(out, gw)
+			}
 		}
 	}
 	return out
+}
+
+// Synced reports whether the source's initial list has come in.
+func (p *Pipeline) Synced() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.synced
 }
 
 // publish hands out the resources that differ, and in the same step the copies that are

@@ -313,7 +313,7 @@ func TestEveryScopeGetsWhatIsShared(t *testing.T) {
 	if class, ok := r.p.Dedicated("apps", "own"); !ok || class != "coxswain" {
 		t.Errorf("Dedicated: %q, %t", class, ok)
 	}
-	if got := r.p.DedicatedIn("apps"); len(got) != 1 || got["own"] != "coxswain" {
+	if got := r.p.DedicatedIn("apps"); len(got) != 1 || got[0].Spec.GatewayClassName != "coxswain" {
 		t.Errorf("DedicatedIn: %v", got)
 	}
 
