@@ -109,6 +109,11 @@ func place(spec *corev1.PodSpec, in configv1.PodTemplate, selector map[string]st
 			spec.TopologySpreadConstraints = append(spec.TopologySpreadConstraints, c)
 		}
 	}
+	if len(spec.TopologySpreadConstraints) == 0 { // neither has anything to say
+		spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+			MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway, LabelSelector: these,
+		}}
+	}
 	if in.PriorityClassName != nil {
 		spec.PriorityClassName, spec.Priority = *in.PriorityClassName, nil
 	}

@@ -3,6 +3,7 @@ package pod_test
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/yaml"
 
 	configv1 "aether.io/aether/api/config/v1"
 	"aether.io/aether/internal/provision/pod"
@@ -136,5 +138,39 @@ func TestTemplatesThatCannotBeADedicatedGatewaysAreRefused(t *testing.T) {
 				t.Errorf("error %v, want one that names %s", err, tt.want)
 			}
 		})
+	}
+}
+
+// What the chart renders is a template: its goldens are.
+func TestTheChartsTemplateIsOne(t *testing.T) {
+	goldens, err := filepath.Glob("../../../test/chart/testdata/*.golden.yaml")
+	if err != nil || len(goldens) == 0 {
+		t.Fatalf("goldens %v, %v", goldens, err)
+	}
+	for _, golden := range goldens {
+		data, err := os.ReadFile(golden)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := false
+		for document := range strings.SplitSeq(string(data), "\n---\n") {
+			var m corev1.ConfigMap
+			if err := yaml.Unmarshal([]byte(document), &m); err != nil || m.Name != "aether-proxy-template" || m.Kind != "ConfigMap" {
+				continue
+			}
+			found = true
+			parsed, err := pod.Parse([]byte(m.Data["pod.yaml"]))
+			if err != nil {
+				t.Errorf("%s: %v", golden, err)
+				continue
+			}
+			out := parsed.For(gateway())
+			if out.Spec.InitContainers[0].Args[0] != "--scope=shop/web" || len(out.Spec.TopologySpreadConstraints) == 0 {
+				t.Errorf("%s: %+v", golden, out.Spec)
+			}
+		}
+		if !found {
+			t.Errorf("%s has no template", golden)
+		}
 	}
 }
