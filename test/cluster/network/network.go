@@ -129,6 +129,10 @@ func (n Node) Attach(ctx context.Context, pid int) error {
 		{"address", "add", netip.PrefixFrom(n.Address(), Nodes.Bits()).String(), "dev", "eth0"},
 		{"link", "set", "eth0", "up"},
 		{"route", "add", "default", "via", Host.String()},
+		// Kube-proxy translates an address of the pool before it is routed. One that it does not
+		// know yet is refused: a connection that went nowhere would go on going there, as
+		// connections are tracked.
+		{"route", "add", "unreachable", Pool.String()},
 	}
 	for other := Node(1); other <= MaxNodes; other++ {
 		if other != n {
