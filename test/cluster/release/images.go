@@ -17,8 +17,8 @@ import (
 // EnvoyImage is the official image's name, with the tag that the chart has.
 const EnvoyImage = "docker.io/envoyproxy/envoy:v1.40.0"
 
-// ProbeImage is the backend of examples and tests: command probe.
-const ProbeImage = "aether.test/probe:1"
+// ProbeImage is the backend of examples and tests: command probe. Another program wants another tag.
+const ProbeImage = "aether.test/probe:2"
 
 // systemCAs is where the official image of Envoy has the authorities of its Debian package.
 const systemCAs = "/etc/ssl/certs/ca-certificates.crt"
@@ -81,8 +81,8 @@ func (r Release) tag(name string) (string, error) {
 	return "dev-" + hex.EncodeToString(h.Sum(nil)[:6]), nil
 }
 
-// tags are the arguments by which Helm has the chart name the images of Load.
-func (r Release) tags() ([]string, error) {
+// Tags are the arguments by which Helm has the chart name the images of Load.
+func (r Release) Tags() ([]string, error) {
 	var out []string
 	for value, name := range map[string]string{"controller": "aether-controller", "proxy": "aether-proxy"} {
 		tag, err := r.tag(name)

@@ -104,7 +104,7 @@ func (r Release) namespace(ctx context.Context) error {
 func (r Release) Install(ctx context.Context, name, chart string, args ...string) error {
 	all := []string{"upgrade", name, chart, "--install", "--wait", "--timeout", Patience.String()}
 	if name == Name {
-		tags, err := r.tags()
+		tags, err := r.Tags()
 		if err != nil {
 			return err
 		}
