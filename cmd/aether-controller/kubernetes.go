@@ -80,10 +80,14 @@ func (c *controller) kubernetes() (platform, error) {
 	if err != nil {
 		return platform{}, err
 	}
+	if err := c.makeEvents(config); err != nil {
+		return platform{}, err
+	}
 	term := &election.Term{}
 	leader, err := c.elect(config, []run.Part{
 		c.reign(term),
 		{Name: "provisioning", Run: fronts.Run},
+		{Name: "verdicts", Run: func(ctx context.Context) error { return c.verdicts.tell(ctx, c.events, c.pipeline.Object) }},
 	})
 	if err != nil {
 		return platform{}, err
@@ -101,6 +105,7 @@ func (c *controller) kubernetes() (platform, error) {
 		stream:    listening(c.f.discoveryBind, c.f.streamPort),
 		parts: append(c.ports(),
 			leader,
+			run.Part{Name: "events", Run: c.events.Run},
 			run.Part{Name: "inspection", Run: func(ctx context.Context) error {
 				return inspect.ServeLoopback(ctx, c.f.inspectPort, c.handler())
 			}},

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	discoveryv1 "aether.io/aether/api/discovery/v1"
-	"aether.io/aether/internal/discovery/bootstrap"
 	"aether.io/aether/internal/journal"
 	"aether.io/aether/internal/resource"
 )
@@ -90,12 +89,4 @@ func (c *controller) shareTrust(ctx context.Context) error {
 		case <-changed:
 		}
 	}
-}
-
-// rejections tells the journal of rejected bootstraps.
-type rejections struct{ moments *journal.Journal }
-
-// BootstrapRejected implements bootstrap.Events.
-func (r rejections) BootstrapRejected(principal string, e bootstrap.Entry) {
-	r.moments.Add(e.Time, journal.Problem, fmt.Sprintf("BootstrapRejected: %s: %s", principal, e.Reason), e)
 }

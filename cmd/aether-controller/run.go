@@ -15,6 +15,7 @@ import (
 	"aether.io/aether/internal/changelog"
 	"aether.io/aether/internal/discovery/bootstrap"
 	"aether.io/aether/internal/discovery/server"
+	"aether.io/aether/internal/event"
 	"aether.io/aether/internal/fleet"
 	"aether.io/aether/internal/journal"
 	"aether.io/aether/internal/logkey"
@@ -48,6 +49,8 @@ type controller struct {
 	platform platform
 	pipeline *pipeline.Pipeline
 	changes  *changelog.Log
+	verdicts *verdicts
+	events   *event.Recorder // nil: there are none
 	statuses *status.Engine
 	world    *world.World
 	ca       *ca.Authority
@@ -150,11 +153,12 @@ func (c *controller) makeRouting() error {
 	}
 	c.world = world.New(world.Config{AckDeadline: c.f.ackDeadline, Log: c.log})
 	c.changes = changelog.New(c.world, c.moments, time.Now)
+	c.verdicts = newVerdicts(c.changes)
 	if c.statuses, err = status.New(status.Config{Observer: c.world, Sink: c.platform.sink, Sweep: c.platform.sweep, Log: c.log, Registerer: c.metrics}); err != nil {
 		return err
 	}
 	if c.pipeline, err = pipeline.New(pipeline.Config{
-		Graph: graph, World: c.world, Statuses: c.statuses, Recorder: c.changes, Store: c.platform.docket, Fronts: c.platform.fronts, Log: c.log,
+		Graph: graph, World: c.world, Statuses: c.statuses, Recorder: c.verdicts, Store: c.platform.docket, Fronts: c.platform.fronts, Log: c.log,
 	}); err != nil {
 		return err
 	}
@@ -172,7 +176,7 @@ func (c *controller) makeDiscovery() error {
 	c.issuer, err = bootstrap.New(bootstrap.Config{
 		Attester: c.platform.attester,
 		Allow:    allow,
-		CA:       c.ca, TrustDomain: domain, Events: rejections{c.moments}, Log: c.log, Registerer: c.metrics,
+		CA:       c.ca, TrustDomain: domain, Events: rejections{c.moments, c.events, c.f.releaseNamespace}, Log: c.log, Registerer: c.metrics,
 	})
 	if err != nil {
 		return err

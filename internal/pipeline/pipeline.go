@@ -197,6 +197,13 @@ func (p *Pipeline) Share(r *resource.Resource) {
 	p.c.World.Publish(worlds, p.mark)
 }
 
+// Object returns the object of a key as it was handed in last, nil if there is none.
+func (p *Pipeline) Object(k object.Key) object.Object {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.objects[k]
+}
+
 // Dedicated returns the class of a Gateway that has a scope of its own, if there is one.
 func (p *Pipeline) Dedicated(namespace, name string) (class string, ok bool) {
 	p.mu.Lock()
