@@ -47,7 +47,7 @@ func (c *controller) kubernetes() (platform, error) {
 		return platform{}, err
 	}
 	source, err := sourcekube.New(sourcekube.Config{
-		Client: config, Withheld: types.NamespacedName{Namespace: c.f.releaseNamespace, Name: c.f.caSecret}, Seen: c.showStatus(sink), Log: c.log,
+		Client: config, Withheld: types.NamespacedName{Namespace: c.f.releaseNamespace, Name: c.f.caSecret}, Seen: c.showStatus(sink), Registerer: c.metrics, Log: c.log,
 	})
 	if err != nil {
 		return platform{}, err
@@ -101,6 +101,7 @@ func (c *controller) kubernetes() (platform, error) {
 		sink:      leaderSink{sink, term},
 		fronts:    fronts,
 		follow:    source.Run,
+		lacks:     source.Lacks,
 		bootstrap: listening(c.f.discoveryBind, c.f.bootstrapPort),
 		stream:    listening(c.f.discoveryBind, c.f.streamPort),
 		parts: append(c.ports(),

@@ -50,10 +50,24 @@ func (c *controller) needs() []readiness.Part {
 	}
 	return []readiness.Part{
 		{Name: "ca", Lacks: func() error { return c.ca.Usable() }},
-		{Name: "source", Lacks: until(&c.synced, "objects are not all listed yet")},
+		{Name: "source", Lacks: c.unlisted},
 		{Name: "bootstrap listener", Lacks: until(&c.bootstrap, "it is not open yet")},
 		{Name: "stream listener", Lacks: until(&c.stream, "it is not open yet")},
 	}
+}
+
+// unlisted is why the source's first list is not in effect yet. That the source is behind later is
+// told by status and metrics: what is known is served.
+func (c *controller) unlisted() error {
+	if c.synced.Load() {
+		return nil
+	}
+	if lacks := c.platform.lacks; lacks != nil {
+		if err := lacks(); err != nil {
+			return err
+		}
+	}
+	return errors.New("objects are not all listed yet")
 }
 
 // alive asks parts something that one which hangs does not answer. Nothing outside of the

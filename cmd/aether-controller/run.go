@@ -77,6 +77,7 @@ type platform struct {
 	docket    pipeline.Store                            // nil: convictions last as long as the process
 	fronts    pipeline.Fronts                           // nil: Gateways are reached where they are bound
 	follow    func(context.Context, func(context.Context, source.Batch) error) error
+	lacks     func() error // why the source has not given everything yet; nil: it cannot say
 	stream    func(context.Context) (net.Listener, error)
 	bootstrap func(context.Context) (net.Listener, error)
 	alone     bool       // there are no other replicas; else one of parts says which leads

@@ -8,22 +8,26 @@ import (
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/gateway-api/pkg/consts"
 
 	"aether.io/aether/internal/source"
 )
 
+// definitionResource is where definitions are.
+const definitionResource = "customresourcedefinitions"
+
 // definitions follows which of our kinds the API server knows: a definition can be
 // missing, of another version, come later or go. It implements cache.ReflectorStore.
 type definitions struct {
 	kinds  map[string]kind // by the definition's name
 	intake *intake
-	start  func(kind)      // begins to follow a kind
-	stop   func(kind)      // ends it; what is known stays
-	served map[string]bool // definitions whose kind is followed
-	stale  map[string]bool // those whose kind was, and whose objects stay as they were
-	listed bool            // once
+	start  func(kind)           // begins to follow a kind
+	stop   func(kind)           // ends it; what is known stays
+	served map[string]types.UID // definitions whose kind is followed
+	stale  map[string]bool      // those whose kind was, and whose objects stay as they were
+	listed bool                 // once
 }
 
 var _ cache.ReflectorStore = (*definitions)(nil)
@@ -39,15 +43,19 @@ func (d *definitions) Update(o any) error {
 	if !ours {
 		return nil
 	}
+	if uid, followed := d.served[def.Name]; followed && uid != def.UID {
+		d.gone(k, "was replaced by another") // nobody saw it go
+	}
+	_, followed := d.served[def.Name]
 	switch why := unusable(def, k); {
-	case why == "" && !d.served[def.Name]:
-		d.served[def.Name] = true
+	case why == "" && !followed:
+		d.served[def.Name] = def.UID
 		delete(d.stale, def.Name)
-		d.intake.report(about(def.Name), source.Warning, mismatch(def))
+		d.intake.fault(about(def.Name), source.Warning, mismatch(def))
 		d.intake.expect(k.Name)
 		d.start(k)
 	case why == "":
-		d.intake.report(about(def.Name), source.Warning, mismatch(def))
+		d.intake.fault(about(def.Name), source.Warning, mismatch(def))
 	default:
 		d.gone(k, why)
 	}
@@ -91,7 +99,7 @@ func (d *definitions) Resync() error { return nil }
 // gone stops following a kind. What was known of its objects stays in effect, stale: that
 // somebody removes a definition must not take traffic down.
 func (d *definitions) gone(k kind, why string) {
-	if d.served[k.definition()] {
+	if _, followed := d.served[k.definition()]; followed {
 		delete(d.served, k.definition())
 		d.stale[k.definition()] = true
 		d.stop(k)
@@ -100,7 +108,7 @@ func (d *definitions) gone(k kind, why string) {
 		why += "; what was last known of its objects stays in effect"
 	}
 	d.intake.forget(k.Name)
-	d.intake.report(about(k.definition()), source.Refused, why)
+	d.intake.fault(about(k.definition()), source.Refused, why)
 }
 
 func about(definition string) string { return "CustomResourceDefinition/" + definition }
@@ -144,7 +152,7 @@ func (s *Source) watchDefinitions(ctx context.Context, d *definitions) error {
 	if err != nil {
 		return fmt.Errorf("watch definitions: %w", err)
 	}
-	all := kind{Name: "CustomResourceDefinition", Resource: apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")}
+	all := kind{Name: "CustomResourceDefinition", Resource: apiextensionsv1.SchemeGroupVersion.WithResource(definitionResource)}
 	lw := listWatch(client, all.Resource.Resource, nil, func(err error) { s.hear(all, err) })
 	return s.reflect(ctx, lw, &apiextensionsv1.CustomResourceDefinition{}, d)
 }

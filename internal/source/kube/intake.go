@@ -25,7 +25,10 @@ type intake struct {
 	awaited   map[object.Kind]bool      // exist, and have not been listed yet
 	ready     bool                      // which kinds exist is known
 	changes   map[object.Key]object.Change
+	lists     map[object.Kind]uint64    // how often each was listed
+	failures  map[object.Kind]uint64    // answers that were errors
 	problems  map[string]source.Problem // by what they are about
+	faults    map[string]bool           // those of problems that are about how the API is followed
 	told      bool                      // problems are as they were handed out
 	synced    bool                      // a complete batch was handed out
 	moved     bool                      // positions are ahead of those handed out
@@ -35,29 +38,15 @@ type intake struct {
 func newIntake(epoch uint64, now func() time.Time) *intake {
 	return &intake{
 		now: now, wake: make(chan struct{}, 1), epoch: epoch, positions: map[string]uint64{}, fresh: map[object.Kind]time.Time{},
-		awaited: map[object.Kind]bool{}, changes: map[object.Key]object.Change{}, problems: map[string]source.Problem{}, told: true,
+		awaited: map[object.Kind]bool{}, lists: map[object.Kind]uint64{}, failures: map[object.Kind]uint64{}, faults: map[string]bool{},
+		changes: map[object.Key]object.Change{}, problems: map[string]source.Problem{}, told: true,
 	}
 }
 
-// take adds changes that were seen at a position.
+// take adds changes that were seen up to a position; empty: the position stays.
 func (in *intake) take(resource, at string, changes []object.Change) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.add(resource, at, changes)
-}
-
-// listed adds what a list differs in. From then on the kind is complete.
-func (in *intake) listed(k object.Kind, resource, at string, changes []object.Change) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	in.add(resource, at, changes)
-	if in.awaited[k] {
-		delete(in.awaited, k)
-		in.poke()
-	}
-}
-
-func (in *intake) add(resource, at string, changes []object.Change) {
 	if to := position(at); to > in.positions[resource] {
 		in.positions[resource], in.moved = to, true
 	}
@@ -65,6 +54,17 @@ func (in *intake) add(resource, at string, changes []object.Change) {
 		in.changes[c.Key] = c
 	}
 	if len(changes) > 0 {
+		in.poke()
+	}
+}
+
+// listed says that all of a kind was taken. From then on the kind is complete.
+func (in *intake) listed(k object.Kind) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.lists[k]++
+	if in.awaited[k] {
+		delete(in.awaited, k)
 		in.poke()
 	}
 }
@@ -99,6 +99,13 @@ func (in *intake) heard(k object.Kind) {
 	in.fresh[k] = in.now()
 }
 
+// failed counts an answer about a kind that was an error.
+func (in *intake) failed(k object.Kind) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.failures[k]++
+}
+
 // silence says that a kind is followed no more, so nothing is to be heard of it.
 func (in *intake) silence(k object.Kind) {
 	in.mu.Lock()
@@ -115,6 +122,14 @@ func (in *intake) freshness() map[object.Kind]time.Duration {
 		out[k] = in.now().Sub(at)
 	}
 	return out
+}
+
+// fault is report of what is wrong with how the API is followed.
+func (in *intake) fault(about string, s source.Severity, message string) bool {
+	in.mu.Lock()
+	in.faults[about] = true
+	in.mu.Unlock()
+	return in.report(about, s, message)
 }
 
 // report sets what is wrong with about; nothing if the message is empty. It reports

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -42,6 +43,8 @@ type Config struct {
 	Seen func(object.Key, object.Object)
 	Log  *slog.Logger     // nil: none
 	Now  func() time.Time // nil: time.Now
+
+	Registerer prometheus.Registerer // nil: no metrics
 }
 
 // Source follows a Kubernetes API.
@@ -74,7 +77,13 @@ func New(c Config) (*Source, error) {
 	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
-	return &Source{config: c.Client, scheme: scheme, intake: newIntake(c.Epoch, c.Now), held: c.Withheld, seen: c.Seen, stale: c.Stale, log: c.Log, now: c.Now}, nil
+	in := newIntake(c.Epoch, c.Now)
+	if c.Registerer != nil {
+		if err := c.Registerer.Register(newMetrics(in)); err != nil {
+			return nil, fmt.Errorf("register source metrics: %w", err)
+		}
+	}
+	return &Source{config: c.Client, scheme: scheme, intake: in, held: c.Withheld, seen: c.Seen, stale: c.Stale, log: c.Log, now: c.Now}, nil
 }
 
 // Run follows the API until ctx is done, which is no error, and calls sink from this
@@ -90,7 +99,7 @@ func (s *Source) Run(ctx context.Context, sink func(context.Context, source.Batc
 
 	f := &followers{source: s, running: &running, kinds: map[object.Kind]*follower{}}
 	d := &definitions{
-		kinds: map[string]kind{}, intake: s.intake, served: map[string]bool{}, stale: map[string]bool{},
+		kinds: map[string]kind{}, intake: s.intake, served: map[string]types.UID{}, stale: map[string]bool{},
 		start: func(k kind) { f.start(ctx, k) }, stop: f.stop,
 	}
 	for _, k := range kinds(s.held) {
@@ -138,7 +147,7 @@ func (s *Source) noteSilence() {
 		if age > s.stale {
 			message = fmt.Sprintf("nothing was heard of it for more than %s: the watch may have stalled", s.stale)
 		}
-		s.intake.report("watch of "+string(k), source.Warning, message)
+		s.intake.fault("watch of "+string(k), source.Warning, message)
 	}
 }
 

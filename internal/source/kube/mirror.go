@@ -3,6 +3,7 @@ package kube
 import (
 	"fmt"
 	"strconv"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -13,15 +14,25 @@ import (
 )
 
 // mirror is the last known objects of one kind. A reflector fills it; what differs goes
-// on to the intake. It has one user at a time, the reflector.
+// on to the intake.
+//
+// That an object of a custom kind was deleted says nothing of whether anybody wanted that:
+// with a definition all its objects go, and may be seen to go first. So such a deletion
+// is in doubt, and the object in effect, until the definition is known to be in order (ADR 0023).
 type mirror struct {
-	kind    kind
-	intake  *intake
-	seen    func(object.Key, object.Object) // nil: nobody looks
-	objects map[object.Key]object.Object    // as the API has them
+	kind   kind
+	intake *intake
+	seen   func(object.Key, object.Object) // nil: nobody looks
+	doubts chan struct{}                   // capacity 1: there are deletions in doubt; taken by confirm
+
+	mu      sync.Mutex                   // guards what follows
+	objects map[object.Key]object.Object // as the API has them, the first of versions that differ in nothing that is read
 	// behind is what is in effect of objects that are not admitted as they are now; nil:
 	// nothing was ever.
-	behind map[object.Key]object.Object
+	behind  map[object.Key]object.Object
+	doubted map[object.Key]uint64 // deleted, but in effect; by a number of its own for each deletion
+	number  uint64
+	reached string // position up to which all was seen, but for those in doubt
 }
 
 var (
@@ -30,7 +41,10 @@ var (
 )
 
 func newMirror(k kind, in *intake, seen func(object.Key, object.Object)) *mirror {
-	return &mirror{kind: k, intake: in, seen: seen, objects: map[object.Key]object.Object{}, behind: map[object.Key]object.Object{}}
+	return &mirror{
+		kind: k, intake: in, seen: seen, doubts: make(chan struct{}, 1),
+		objects: map[object.Key]object.Object{}, behind: map[object.Key]object.Object{}, doubted: map[object.Key]uint64{},
+	}
 }
 
 // Add takes in an object that is new, or that is new to us.
@@ -43,23 +57,29 @@ func (m *mirror) Update(o any) error {
 	if err != nil {
 		return err
 	}
-	at := obj.GetResourceVersion()
-	m.intake.take(m.kind.Resource.GroupResource().String(), at, m.set(nil, obj))
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	at := obj.GetResourceVersion() // before set, which may keep another version
+	m.advance(at, m.set(nil, obj))
 	return nil
 }
 
-// Delete takes out an object.
+// Delete takes out an object, or has it doubted whether it is to go.
 func (m *mirror) Delete(o any) error {
 	obj, err := m.own(o)
 	if err != nil {
 		return err
 	}
-	m.intake.take(m.kind.Resource.GroupResource().String(), obj.GetResourceVersion(), []object.Change{m.drop(m.key(obj))})
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.advance(obj.GetResourceVersion(), m.remove(nil, m.key(obj)))
 	return nil
 }
 
 // Replace takes in a whole list, read at a position.
 func (m *mirror) Replace(list []any, at string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	var changes []object.Change
 	there := make(map[object.Key]bool, len(list))
 	for _, o := range list {
@@ -73,17 +93,33 @@ func (m *mirror) Replace(list []any, at string) error {
 	}
 	for k := range m.objects {
 		if !there[k] {
-			changes = append(changes, m.drop(k))
+			changes = m.remove(changes, k)
 		}
 	}
-	m.intake.listed(m.kind.Name, m.kind.Resource.GroupResource().String(), at, changes)
+	m.advance(at, changes)
+	m.intake.listed(m.kind.Name)
 	return nil
 }
 
 // Bookmark moves on to a position up to which nothing else has changed.
 func (m *mirror) Bookmark(at string) error {
-	m.intake.take(m.kind.Resource.GroupResource().String(), at, nil)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.advance(at, nil)
 	return nil
+}
+
+// advance hands on changes that were seen up to a position. The position stands still
+// while a deletion before it is in doubt: who is at a position has done what came before it.
+// The caller holds mu.
+func (m *mirror) advance(at string, changes []object.Change) {
+	if position(at) > position(m.reached) {
+		m.reached = at
+	}
+	if len(m.doubted) > 0 {
+		at = ""
+	}
+	m.intake.take(m.kind.Resource.GroupResource().String(), at, changes)
 }
 
 // Resync does nothing: what has been taken in is taken in.
@@ -94,11 +130,12 @@ func (m *mirror) Resync() error { return nil }
 // effect (ADR 0016).
 func (m *mirror) set(changes []object.Change, o object.Object) []object.Change {
 	k := m.key(o)
+	delete(m.doubted, k)
 	old, known := m.objects[k]
-	m.objects[k] = o
 	if known && same(old, o) {
-		return changes
+		return changes // and what has been handed out is not kept twice
 	}
+	m.objects[k] = o
 	why := material.Problem(o)
 	m.intake.report(k.String(), source.Refused, why)
 	if why == "" {
@@ -109,6 +146,17 @@ func (m *mirror) set(changes []object.Change, o object.Object) []object.Change {
 		m.behind[k] = old
 	}
 	return append(changes, object.Change{Key: k, Object: m.behind[k], Refused: why})
+}
+
+// remove takes an object out, or has that doubted, and adds what changes.
+func (m *mirror) remove(changes []object.Change, k object.Key) []object.Change {
+	if !m.kind.custom() || m.objects[k] == nil {
+		return append(changes, m.drop(k))
+	}
+	m.number++
+	m.doubted[k] = m.number
+	m.doubt()
+	return changes
 }
 
 // drop forgets an object.

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"aether.io/aether/internal/object"
 	"aether.io/aether/internal/source"
@@ -118,20 +117,20 @@ func TestTheContentOfTheWithheldSecretIsNotTakenIn(t *testing.T) {
 }
 
 func TestAListIsComparedWithWhatIsKnown(t *testing.T) {
-	r := read(t, object.Gateway)
-	gateway := func(name, version, class string) *gatewayv1.Gateway {
-		return &gatewayv1.Gateway{
+	r := read(t, object.Service)
+	service := func(name, version, app string) *corev1.Service {
+		return &corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, ResourceVersion: version},
-			Spec:       gatewayv1.GatewaySpec{GatewayClassName: gatewayv1.ObjectName(class)},
+			Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": app}},
 		}
 	}
-	if err := r.Replace([]any{gateway("stays", "1", "c"), gateway("changes", "2", "c"), gateway("goes", "3", "c")}, "10"); err != nil {
+	if err := r.Replace([]any{service("stays", "1", "c"), service("changes", "2", "c"), service("goes", "3", "c")}, "10"); err != nil {
 		t.Fatal(err)
 	}
 	r.changes(t)
-	touched := gateway("stays", "11", "c")
-	touched.Status.Addresses = []gatewayv1.GatewayStatusAddress{{Value: "192.0.2.1"}}
-	if err := r.Replace([]any{touched, gateway("changes", "12", "d")}, "13"); err != nil {
+	touched := service("stays", "11", "c")
+	touched.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.1"}}
+	if err := r.Replace([]any{touched, service("changes", "12", "d")}, "13"); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
@@ -153,7 +152,7 @@ func TestAListIsComparedWithWhatIsKnown(t *testing.T) {
 	if err := r.Bookmark("20"); err != nil {
 		t.Fatal(err)
 	}
-	if b := r.collect(); b == nil || len(b.Changes) != 0 || b.Mark.Positions["gateways.gateway.networking.k8s.io"] != 20 {
+	if b := r.collect(); b == nil || len(b.Changes) != 0 || b.Mark.Positions["services"] != 20 {
 		t.Errorf("a bookmark gave %+v", b)
 	}
 	if err := r.Bookmark("19"); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -33,6 +34,16 @@ func (s *Source) follow(ctx context.Context, k kind, into *mirror) error {
 		return fmt.Errorf("watch %s: %w", k.Resource.GroupResource(), err)
 	}
 	lw := listWatch(client, k.Resource.Resource, k.Selector, func(err error) { s.hear(k, err) })
+	if !k.custom() {
+		return s.reflect(ctx, lw, k.New(), into)
+	}
+	intact, err := s.intact(k)
+	if err != nil {
+		return fmt.Errorf("watch %s: %w", k.Resource.GroupResource(), err)
+	}
+	var confirming sync.WaitGroup
+	defer confirming.Wait() // reflect ends when ctx is done, as confirm does
+	confirming.Go(func() { into.confirm(ctx, intact) })
 	return s.reflect(ctx, lw, k.New(), into)
 }
 
@@ -61,10 +72,11 @@ func (s *Source) reflect(ctx context.Context, lw *cache.ListWatch, of runtime.Ob
 func (s *Source) hear(k kind, err error) {
 	if err == nil {
 		s.intake.heard(k.Name)
-		s.intake.report(k.definition(), "", "")
+		s.intake.fault(k.definition(), "", "")
 		return
 	}
-	if s.intake.report(k.definition(), source.Warning, fmt.Sprintf("cannot be followed: %v", err)) {
+	s.intake.failed(k.Name)
+	if s.intake.fault(k.definition(), source.Warning, fmt.Sprintf("cannot be followed: %v", err)) {
 		s.log.Warn("watch; will retry", logkey.Type, k.definition(), logkey.Error, err)
 	}
 }
