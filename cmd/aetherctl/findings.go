@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"aether.io/aether/internal/fleet"
 	"aether.io/aether/internal/inspect"
 	"aether.io/aether/internal/standalone/view"
 )
@@ -18,6 +19,7 @@ type findings struct {
 	idle     []string // objects without a status, that would have one if they had an effect
 	settled  bool     // nothing is still being worked out
 	problems []problem
+	behind   []fleet.Proxy // proxies that do not run what they should
 }
 
 // unsettled is how long it is waited for what is still being worked out.
@@ -42,7 +44,15 @@ func (i *instance) findings(ctx context.Context) (findings, error) {
 		}
 	}
 	f := findings{docs: all.Documents, idle: all.Idle, settled: all.Settled}
-	return f, i.controller.Get(ctx, inspect.ProblemsPath, &f.problems)
+	if err := i.controller.Get(ctx, inspect.ProblemsPath, &f.problems); err != nil {
+		return f, err
+	}
+	var proxies []fleet.Proxy
+	if err := i.controller.Get(ctx, inspect.ProxiesPath, &proxies); err != nil {
+		return f, err
+	}
+	f.behind = keep(proxies, func(p fleet.Proxy) bool { return p.Laggard != "" })
+	return f, nil
 }
 
 // toLookAt is what is wrong with objects and with files, a sentence each.
@@ -64,6 +74,9 @@ func (f findings) toLookAt() []string {
 		if p.Severity != ignored {
 			list = append(list, p.String())
 		}
+	}
+	for _, p := range f.behind {
+		list = append(list, fmt.Sprintf("proxy %s: is behind since %s: %s", p.ID, p.LaggardFrom.UTC().Format(time.RFC3339), p.Laggard))
 	}
 	return list
 }

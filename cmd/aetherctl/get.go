@@ -24,7 +24,8 @@ func getCommand() *cobra.Command {
 		Short: "Show what a running Aether is made of",
 		Long: `Show what a running Aether is made of:
 
-  processes   its processes, whether they run, their logs, and where its state is
+  processes   its processes, whether they run, their logs, and where its state is; of a
+              cluster, the pods of controller and shared proxies, and whether they are ready
   proxies     which proxy runs which version of the configuration, and what it lacks or refuses
   resources   what each scope is sent, and which objects each resource comes from
   identity    who signs, and for whom it did or refused to
@@ -85,6 +86,10 @@ func whatToGet(typed string) string {
 func (i *instance) get(ctx context.Context, what string) (value any, table func(io.Writer), err error) {
 	switch what {
 	case "processes":
+		if i.cluster != nil {
+			v, err := i.pods(ctx)
+			return v, func(w io.Writer) { processTable(w, v) }, err
+		}
 		if !running(i.settings) {
 			return nil, nil, i.notRunning()
 		}

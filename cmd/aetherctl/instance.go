@@ -14,16 +14,25 @@ import (
 	"github.com/spf13/cobra"
 
 	"aether.io/aether/internal/inspect"
+	"aether.io/aether/internal/remote"
 	"aether.io/aether/internal/standalone"
 	"aether.io/aether/internal/statedir"
 )
 
-// target is which instance a command asks, and how it answers.
-type target struct{ state, dir, output string }
+// target is which instance or installation a command asks, and how it answers.
+type target struct {
+	state, dir                   string
+	kubeconfig, context, release string
+	output                       string
+}
 
 func (t *target) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&t.dir, "dir", "", "the directory of manifests that the instance serves (default: the one instance that runs)")
-	cmd.Flags().StringVar(&t.state, "state-dir", "", "the instance's state directory, in place of --dir")
+	s := cmd.Flags()
+	s.StringVar(&t.dir, "dir", "", "the directory of manifests that the instance serves (default: the one instance that runs; if none does, the cluster of the kubeconfig)")
+	s.StringVar(&t.state, "state-dir", "", "the instance's state directory, in place of --dir")
+	s.StringVar(&t.kubeconfig, "kubeconfig", "", "on a cluster: the file that says how to reach it (default: as kubectl)")
+	s.StringVar(&t.context, "context", "", "on a cluster: the context of the kubeconfig (default: its current one)")
+	s.StringVar(&t.release, "release-namespace", "", "on a cluster: the namespace that Aether is installed in (default: "+remote.DefaultNamespace+")")
 	outputFlag(cmd, &t.output, "")
 }
 
@@ -38,18 +47,40 @@ func checkOutput(output string) error {
 	return nil
 }
 
-// instance is a standalone instance, asked from outside.
+// instance is a running Aether, asked from outside: a standalone instance, or an installation
+// on a cluster.
 type instance struct {
-	dir        statedir.Dir
-	settings   standalone.Settings // zero if it never ran
-	manifests  string              // as they were named; may be empty
 	controller *inspect.Client
+
+	dir       statedir.Dir
+	settings  standalone.Settings // zero if it never ran
+	manifests string              // as they were named; may be empty
+
+	cluster *remote.Installation // nil: standalone
 }
 
+// dial finds who is to be asked. Close the controller when done.
 func (t *target) dial() (*instance, error) {
 	if err := checkOutput(t.output); err != nil {
 		return nil, err
 	}
+	local, far := t.state != "" || t.dir != "", t.kubeconfig != "" || t.context != "" || t.release != ""
+	switch {
+	case local && far:
+		return nil, errors.New("--dir and --state-dir name an instance on this machine, --kubeconfig, --context and --release-namespace one on a cluster: give one")
+	case far:
+		return t.dialCluster()
+	}
+	i, err := t.dialLocal()
+	if errors.Is(err, errNoInstance) {
+		if there, clusterErr := t.dialCluster(); !errors.Is(clusterErr, errNoCluster) {
+			return there, clusterErr
+		}
+	}
+	return i, err
+}
+
+func (t *target) dialLocal() (*instance, error) {
 	i := &instance{manifests: t.dir}
 	var err error
 	switch {
@@ -70,6 +101,9 @@ func (t *target) dial() (*instance, error) {
 	i.controller = inspect.NewClient(i.dir.ControllerSocket())
 	return i, nil
 }
+
+// errNoInstance says that none was named and none runs.
+var errNoInstance = errors.New("no instance runs")
 
 // theOneThatRuns finds the instance to ask when none is named.
 func theOneThatRuns() (statedir.Dir, error) {
@@ -94,7 +128,7 @@ func theOneThatRuns() (statedir.Dir, error) {
 	}
 	switch len(dirs) {
 	case 0:
-		return statedir.Dir{}, fmt.Errorf("no instance runs below %s: start one with \"aetherctl standalone DIR\", or name its --state-dir", filepath.Join(base, "aether"))
+		return statedir.Dir{}, fmt.Errorf("%w below %s, and no kubeconfig says which cluster to ask: start one with \"aetherctl standalone DIR\", or name its --state-dir", errNoInstance, filepath.Join(base, "aether"))
 	case 1:
 		return dirs[0], nil
 	}
@@ -112,6 +146,9 @@ func running(s standalone.Settings) bool {
 
 // explain says what it means that nobody answers.
 func (i *instance) explain(err error) error {
+	if i.cluster != nil {
+		return i.explainCluster(err)
+	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("the controller does not answer in time: it is busy, or it was stopped; see %s", i.dir.Log("controller"))
 	}

@@ -25,15 +25,22 @@ func statusCommand() *cobra.Command {
 		Short: "Show the status of objects, and what is wrong with them and with the manifests",
 		Long: `Show the status of every object that has one, or of one kind, or of one object whole.
 Below it is what is not as it should be: conditions with their reasons, objects that have no
-effect, and files and objects that could not be taken; if an object is named, what is wrong
-with how it is written now, and files that are not read at all, which may have it.
+effect, files and objects that could not be taken, proxies that are behind, and what is wrong with the
+controller itself; if an object is named, what is wrong with how it is written now, and files that are
+not read at all, which may have it.
+
+Whom it asks: the instance that --dir or --state-dir names, or the one that runs on this machine; if
+none does, or one of --kubeconfig, --context and --release-namespace is given, the controller on a cluster,
+through the API server and with your own rights (list pods, create pods/portforward). While no controller
+can be asked, what the shared proxies there say of themselves is shown in its place.
 
 The exit status is 0 whatever it finds, unless --check is given.`,
 		Example: `  aetherctl status
   aetherctl status --check              # exits with 1 if there is something to look at
   aetherctl status httproutes -n shop
   aetherctl status httproute shop
-  aetherctl status HTTPRoute/default/shop -o json`,
+  aetherctl status HTTPRoute/default/shop -o json
+  aetherctl status --context production # of Aether on a cluster`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 2 {
 				return errors.New("status of what? Name a kind, and then an object: status httproute default/shop")
@@ -48,7 +55,7 @@ The exit status is 0 whatever it finds, unless --check is given.`,
 			defer i.controller.Close()
 			found, err := i.findings(cmd.Context())
 			if err != nil {
-				return i.explain(err)
+				return i.withoutController(cmd.Context(), cmd.OutOrStdout(), i.explain(err))
 			}
 			q, err := ask(args, namespace)
 			if err != nil {
@@ -168,14 +175,18 @@ func printList(w io.Writer, mark, what string, list []string) {
 // String is the problem as one line: where it is, and what.
 func (p problem) String() string {
 	s := p.File
-	if s == "" {
+	if s == "" && p.Object == "" {
 		s = "the directory of manifests"
 	}
 	if p.Document > 0 {
 		s += fmt.Sprintf(" (document %d)", p.Document)
 	}
 	for _, more := range []string{p.Object, p.Path, p.Message} {
-		if more != "" {
+		switch {
+		case more == "":
+		case s == "":
+			s = more
+		default:
 			s += ": " + more
 		}
 	}

@@ -3,28 +3,47 @@ package inspect
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// timeout bounds one question.
-const timeout = 5 * time.Second
+// What bounds one question: beside the process, and where there is a way to it.
+const (
+	timeout    = 5 * time.Second
+	farTimeout = 15 * time.Second
+)
 
 // Client asks the process behind one socket.
-type Client struct{ http *http.Client }
+type Client struct {
+	http    *http.Client
+	timeout time.Duration // of one question
+}
 
 // NewClient asks at socket.
 func NewClient(socket string) *Client {
 	var d net.Dialer
-	return &Client{http: &http.Client{Transport: &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return d.DialContext(ctx, "unix", socket)
-		},
+	return newClient(timeout, func(ctx context.Context) (net.Conn, error) { return d.DialContext(ctx, "unix", socket) })
+}
+
+// NewClientOver asks a process that is elsewhere, through the connections that dial makes.
+func NewClientOver(dial func(context.Context) (net.Conn, error)) *Client {
+	return newClient(farTimeout, func(ctx context.Context) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, farTimeout) // that of a transport has no end of its own
+		defer cancel()
+		return dial(ctx)
+	})
+}
+
+func newClient(timeout time.Duration, dial func(context.Context) (net.Conn, error)) *Client {
+	return &Client{timeout: timeout, http: &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
 	}}}
 }
 
@@ -33,7 +52,7 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Get decodes the answer to path into v.
 func (c *Client) Get(ctx context.Context, path string, v any) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	body, err := c.open(ctx, path)
 	if err != nil {
@@ -80,6 +99,9 @@ func (c *Client) open(ctx context.Context, path string) (io.ReadCloser, error) {
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
+		if of, is := errors.AsType[*url.Error](err); is {
+			err = of.Err // its address is nobody's
+		}
 		return nil, err
 	}
 	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusServiceUnavailable { // 503 is a /readyz answer
