@@ -66,10 +66,11 @@ type Recorder interface {
 
 // Fronts are the Services in front of Gateways.
 type Fronts interface {
-	// Observe takes changes of objects, of which some may be such Services.
-	Observe(changes []object.Change)
-	// Want takes what is wanted in front of Gateways, where it differs; nil: nothing any more.
-	Want(changed map[key.Name]*front.Front)
+	// Update takes changes of objects, of which some may be such Services, and what is wanted in
+	// front of Gateways, where it differs; nil: nothing any more. One without the other would
+	// be Services that are in front of nothing, or Gateways that have none. Before the
+	// source's initial list is complete, neither is all there is.
+	Update(changes []object.Change, wanted map[key.Name]*front.Front, complete bool)
 }
 
 // Store keeps convictions from one process to the next.
@@ -169,8 +170,7 @@ func (p *Pipeline) Apply(b Batch) {
 	}
 	p.c.Statuses.Update(delta.Statuses)
 	if p.c.Fronts != nil {
-		p.c.Fronts.Observe(b.Changes)
-		p.c.Fronts.Want(delta.Fronts)
+		p.c.Fronts.Update(b.Changes, delta.Fronts, p.synced)
 	}
 	if len(b.Changes) > 0 {
 		p.c.Recorder.Record(b, delta)
@@ -356,7 +356,7 @@ func (p *Pipeline) observe() {
 		p.publish(delta)
 		p.c.Statuses.Update(delta.Statuses)
 		if p.c.Fronts != nil {
-			p.c.Fronts.Want(delta.Fronts)
+			p.c.Fronts.Update(nil, delta.Fronts, p.synced)
 		}
 		p.noteRefused()
 	}

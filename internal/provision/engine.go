@@ -65,11 +65,12 @@ type Engine struct {
 	inventory *inventory.Inventory
 	wake      chan struct{} // capacity 1: something changed
 
-	mu     sync.Mutex // guards what follows; not held while the API is called
-	fronts map[key.Name]*front.Front
-	seen   map[key.Name]*corev1.Service // every Service
-	ready  map[key.Name]map[string]bool // by Service of ours: its slices with an endpoint that is ready
-	trust  map[string]bool              // namespaces with a trust bundle
+	mu       sync.Mutex // guards what follows; not held while the API is called
+	complete bool       // what follows is all there is
+	fronts   map[key.Name]*front.Front
+	seen     map[key.Name]*corev1.Service // every Service
+	ready    map[key.Name]map[string]bool // by Service of ours: its slices with an endpoint that is ready
+	trust    map[string]bool              // namespaces with a trust bundle
 
 	// What follows is Run's alone.
 	built   map[key.Name]built
@@ -121,26 +122,10 @@ func New(c Config) (*Engine, error) {
 	return e, err
 }
 
-// Want takes fronts that changed; nil: none is wanted any more.
-func (e *Engine) Want(changed map[key.Name]*front.Front) {
-	if len(changed) == 0 {
-		return
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for gw, f := range changed {
-		if f == nil {
-			delete(e.fronts, gw)
-		} else {
-			e.fronts[gw] = f
-		}
-	}
-	e.poke()
-}
-
-// Observe takes changes of objects, of which Services, their EndpointSlices and trust bundles
-// count.
-func (e *Engine) Observe(changes []object.Change) {
+// Update takes changes of objects, of which Services, their EndpointSlices and trust bundles
+// count, and fronts that changed; nil: none is wanted any more. Both at once, or a Service
+// could be taken for one that is in front of nothing. Until they are complete nothing is done.
+func (e *Engine) Update(changes []object.Change, wanted map[key.Name]*front.Front, complete bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, c := range changes {
@@ -158,6 +143,17 @@ func (e *Engine) Observe(changes []object.Change) {
 		default:
 		}
 	}
+	for gw, f := range wanted {
+		if f == nil {
+			delete(e.fronts, gw)
+		} else {
+			e.fronts[gw] = f
+		}
+	}
+	if len(wanted) > 0 || complete && !e.complete {
+		e.poke()
+	}
+	e.complete = e.complete || complete
 }
 
 // observeService wakes the engine for Services of ours, and for those that may have been in

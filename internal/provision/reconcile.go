@@ -22,7 +22,10 @@ import (
 // Observe, so a plan on something old is made again on something newer. It returns when
 // there is something to do though nothing changed.
 func (e *Engine) reconcile(ctx context.Context) (again time.Time, err error) {
-	in := e.gather()
+	in, complete := e.gather()
+	if !complete {
+		return time.Time{}, nil
+	}
 	refused, errs := e.makeProxies(ctx, in.Wanted)
 	for gw := range refused {
 		in.Refused[gw] = true
@@ -37,11 +40,11 @@ func (e *Engine) reconcile(ctx context.Context) (again time.Time, err error) {
 	return p.Again, errors.Join(errs...)
 }
 
-// gather is what is known.
-func (e *Engine) gather() Input {
+// gather is what is known; incomplete before that is all there is.
+func (e *Engine) gather() (in Input, complete bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	in := Input{
+	in = Input{
 		Namespace: e.c.Namespace, Selector: e.c.Selector, Refused: map[key.Name]bool{},
 		Now: time.Now(), Overlap: e.c.Overlap, Linger: e.c.Overlap / lingerPart,
 	}
@@ -72,7 +75,7 @@ func (e *Engine) gather() Input {
 		}
 	}
 	in.Ready = func(of key.Name) bool { return serving[of] }
-	return in
+	return in, e.complete
 }
 
 // applyServices makes what is planned; what the API refuses for good is added to lacks.
