@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"aether.io/aether/internal/attest/owner"
@@ -38,6 +39,7 @@ func (c *controller) kubernetes() (platform, error) {
 		return platform{}, fmt.Errorf("--kubeconfig: %w", err)
 	}
 	config.QPS, config.Burst = clientQPS, clientBurst
+	config.UserAgent = rest.DefaultKubernetesUserAgent() // so that audit logs say who it was
 	selector, err := labels.ConvertSelectorToLabelsMap(c.f.proxySelector)
 	if err != nil {
 		return platform{}, fmt.Errorf("--shared-proxy-selector: %w", err)

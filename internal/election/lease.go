@@ -74,7 +74,7 @@ func (l *lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 }
 
 func (l *lock) note(err error) {
-	if apierrors.IsConflict(err) || errors.Is(err, context.Canceled) { // another was first; we stop
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || errors.Is(err, context.Canceled) { // another was first; we stop
 		return
 	}
 	text := ""
