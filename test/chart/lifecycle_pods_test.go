@@ -23,7 +23,8 @@ func serving(t *testing.T) (r *pods.Rig, address string) {
 	r = pods.New(t)
 	r.Backend("shop")
 	r.Gateway("web", host, "shop")
-	return r, r.Address("web")
+	address = r.Address("web")
+	return r, address
 }
 
 // settled waits until controller and shared proxies are those that are wanted, and no others.
@@ -34,6 +35,33 @@ func settled(r *pods.Rig) {
 }
 
 func chart(r *pods.Rig) string { return filepath.Join(r.Root, "charts/aether") }
+
+// restoreAfter has Aether as make cluster-up installs it when the test ends, whoever made
+// what is there.
+func restoreAfter(r *pods.Rig) {
+	r.Cleanup(func() {
+		ctx := context.WithoutCancel(r.Context())
+		if err := r.Install(ctx, release.Definitions, filepath.Join(r.Root, "charts/crds")); err != nil {
+			r.Error(err)
+		}
+		if err := r.Install(ctx, release.Name, chart(r), "--take-ownership"); err != nil {
+			r.Error(err)
+		}
+	})
+}
+
+// uninstall removes Aether and returns when its last pod has gone.
+func uninstall(r *pods.Rig) {
+	r.Helper()
+	helmDo(r, "uninstall", release.Name, "--wait", "--timeout", release.Patience.String())
+	r.Eventually(func(context.Context) string {
+		left := r.System("get", "deployments,pods,roles,rolebindings,poddisruptionbudgets", "--output=name", "--selector=app.kubernetes.io/instance="+release.Name)
+		if left == "" {
+			return ""
+		}
+		return "after uninstalling there is " + left
+	})
+}
 
 func helmDo(r *pods.Rig, args ...string) string {
 	r.Helper()
@@ -55,11 +83,7 @@ func TestPodsARestartOfAllProxiesLosesNothing(t *testing.T) {
 func TestPodsUpgradeAndRollbackLoseNothing(t *testing.T) {
 	r, address := serving(t)
 	before := previous(r)
-	r.Cleanup(func() {
-		if err := r.Up(context.WithoutCancel(r.Context())); err != nil {
-			r.Error(err)
-		}
-	})
+	restoreAfter(r)
 	if err := before.Up(r.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -101,11 +125,7 @@ func previous(r *pods.Rig) release.Release {
 
 func TestPodsWhatUninstallingLeavesIsTakenUpAgain(t *testing.T) {
 	r, address := serving(t)
-	r.Cleanup(func() {
-		if err := r.Up(context.WithoutCancel(r.Context())); err != nil {
-			r.Error(err)
-		}
-	})
+	restoreAfter(r)
 	const authority = "coxswain-discovery-ca"
 	was := r.System("get", "secret", authority, "--output=jsonpath={.data}")
 	r.System("patch", "meshconfig", "default", "--type=merge", "--patch", `{"spec": {"proxy": {"accessLogSuccessSampleRate": 7}}}`)
@@ -113,10 +133,7 @@ func TestPodsWhatUninstallingLeavesIsTakenUpAgain(t *testing.T) {
 		r.System("patch", "meshconfig", "default", "--type=json", "--patch", `[{"op": "replace", "path": "/spec", "value": {}}]`)
 	})
 
-	helmDo(r, "uninstall", release.Name, "--wait", "--timeout", release.Patience.String())
-	if left := r.System("get", "deployments,pods,roles,rolebindings,poddisruptionbudgets", "--output=name", "--selector=app.kubernetes.io/name=aether"); left != "" {
-		t.Errorf("after uninstalling there is %s", left)
-	}
+	uninstall(r)
 	r.Kubectl("get", "gateway/web", "httproute/shop")
 	r.Kubectl("get", "customresourcedefinition", "gateways.gateway.networking.k8s.io", "meshconfigs.config.aether.io")
 	// Uninstalling the definitions leaves them, too, and they are taken up again.
@@ -142,18 +159,16 @@ func TestPodsWhatUninstallingLeavesIsTakenUpAgain(t *testing.T) {
 // What Helm only renders works as well, and an upgrade by Helm does not touch the MeshConfig.
 func TestPodsRenderedAndApplied(t *testing.T) {
 	r, address := serving(t)
-	r.Cleanup(func() {
-		if err := r.Up(context.WithoutCancel(r.Context())); err != nil {
-			r.Error(err)
-		}
-	})
+	restoreAfter(r)
 	tags, err := r.Tags()
 	if err != nil {
 		t.Fatal(err)
 	}
 	manifest := helmDo(r, append([]string{"template", release.Name, chart(r)}, tags...)...)
-	helmDo(r, "uninstall", release.Name, "--wait", "--timeout", release.Patience.String())
-	r.Apply(manifest)
+	uninstall(r)
+	if _, err := r.Cluster.Kubectl(r.Context(), manifest, "apply", "--server-side", "-f", "-"); err != nil {
+		t.Fatal(err)
+	}
 	settled(r)
 	traffic.Start(t, address, host).Stop(t)
 	// Helm takes over what is there only if it is told to.

@@ -60,6 +60,9 @@ func New(t testing.TB) *Rig {
 	if _, err := os.Stat(c.Kubeconfig()); err != nil {
 		t.Fatalf("there is no cluster: run make cluster-up (%v)", err)
 	}
+	if _, err := c.Kubectl(t.Context(), "", "get", "deployment/aether-controller", "--namespace="+release.Namespace); err != nil {
+		t.Fatalf("Aether is not on the cluster: run make cluster-up (%v)", err)
+	}
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
 		if t.Failed() {

@@ -68,7 +68,7 @@ spec:
         {{- end }}
       env:
         - name: POD_NAME
-          valueFrom: {fieldRef: {fieldPath: metadata.name}}
+          valueFrom: {fieldRef: {apiVersion: v1, fieldPath: metadata.name}} # said in full, or two who apply it differ
       ports:
         - {name: metrics, containerPort: 8080}
         - {name: health, containerPort: 8082}

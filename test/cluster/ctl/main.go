@@ -99,7 +99,7 @@ func install(ctx context.Context, c cluster.Cluster, envoy, values string) error
 	if err != nil {
 		return err
 	}
-	config := release.Config{Cluster: c, Root: ".", Programs: "bin", Probe: filepath.Join(filepath.Dir(self), "probe"), Envoy: envoy, Helm: helm, Out: os.Stderr}
+	config := release.Config{Cluster: c, Root: ".", Programs: "bin", Probe: filepath.Join(filepath.Dir(self), "probe"), Envoy: envoy, Helm: helm, TakeOver: true, Out: os.Stderr}
 	if values != "" {
 		config.Values = []string{values}
 	}

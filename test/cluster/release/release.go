@@ -35,6 +35,7 @@ type Config struct {
 	Envoy    string    // the binary
 	Helm     string    // the binary
 	Values   []string  // files of values for chart aether, later ones win
+	TakeOver bool      // objects of the chart that Helm did not make become the release's
 	Out      io.Writer // what is being done
 }
 
@@ -112,6 +113,9 @@ func (r Release) Install(ctx context.Context, name, chart string, args ...string
 		for _, file := range r.Values {
 			all = append(all, "--values", file)
 		}
+	}
+	if r.TakeOver {
+		all = append(all, "--take-ownership")
 	}
 	_, err := r.Helm(ctx, append(all, args...)...)
 	return err
