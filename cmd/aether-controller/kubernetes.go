@@ -48,8 +48,13 @@ func (c *controller) kubernetes() (platform, error) {
 	if err != nil {
 		return platform{}, err
 	}
+	// Where proxies see it: with the roots that they trust.
+	epochs, err := sourcekube.EpochIn(config, types.NamespacedName{Namespace: c.f.releaseNamespace, Name: cakube.BundleName})
+	if err != nil {
+		return platform{}, err
+	}
 	source, err := sourcekube.New(sourcekube.Config{
-		Client: config, Withheld: types.NamespacedName{Namespace: c.f.releaseNamespace, Name: c.f.caSecret}, Seen: c.showStatus(sink), Registerer: c.metrics, Log: c.log,
+		Client: config, Withheld: types.NamespacedName{Namespace: c.f.releaseNamespace, Name: c.f.caSecret}, Seen: c.showStatus(sink), Epochs: epochs, Registerer: c.metrics, Log: c.log,
 	})
 	if err != nil {
 		return platform{}, err

@@ -153,6 +153,6 @@ func (s *Source) watchDefinitions(ctx context.Context, d *definitions) error {
 		return fmt.Errorf("watch definitions: %w", err)
 	}
 	all := kind{Name: "CustomResourceDefinition", Resource: apiextensionsv1.SchemeGroupVersion.WithResource(definitionResource)}
-	lw := listWatch(client, all.Resource.Resource, nil, func(err error) { s.hear(all, err) })
+	lw := s.listWatch(client, all.Resource.Resource, nil, func(err error) { s.hear(all, err) })
 	return s.reflect(ctx, lw, &apiextensionsv1.CustomResourceDefinition{}, d)
 }

@@ -79,6 +79,7 @@ func (m *mirror) settle(confirmed map[object.Key]uint64) {
 		}
 	}
 	m.advance(m.reached, changes)
+	m.tellListed()
 }
 
 // intact asks whether a kind's definition is there and is not being deleted. The API

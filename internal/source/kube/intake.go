@@ -19,10 +19,12 @@ type intake struct {
 	wake chan struct{} // capacity 1: there is something to collect
 
 	mu        sync.Mutex // guards what follows
-	epoch     uint64
+	history   history
+	last      watermark.Mark // as it was handed out
 	positions map[string]uint64
 	fresh     map[object.Kind]time.Time // when each kind was last heard of
-	awaited   map[object.Kind]bool      // exist, and have not been listed yet
+	followed  map[object.Kind]bool      // exist
+	awaited   map[object.Kind]bool      // of those, have not been listed yet
 	ready     bool                      // which kinds exist is known
 	changes   map[object.Key]object.Change
 	lists     map[object.Kind]uint64    // how often each was listed
@@ -37,17 +39,17 @@ type intake struct {
 
 func newIntake(epoch uint64, now func() time.Time) *intake {
 	return &intake{
-		now: now, wake: make(chan struct{}, 1), epoch: epoch, positions: map[string]uint64{}, fresh: map[object.Kind]time.Time{},
-		awaited: map[object.Kind]bool{}, lists: map[object.Kind]uint64{}, failures: map[object.Kind]uint64{}, faults: map[string]bool{},
+		now: now, wake: make(chan struct{}, 1), history: newHistory(epoch), positions: map[string]uint64{}, fresh: map[object.Kind]time.Time{},
+		followed: map[object.Kind]bool{}, awaited: map[object.Kind]bool{}, lists: map[object.Kind]uint64{}, failures: map[object.Kind]uint64{}, faults: map[string]bool{},
 		changes: map[object.Key]object.Change{}, problems: map[string]source.Problem{}, told: true,
 	}
 }
 
-// take adds changes that were seen up to a position; empty: the position stays.
-func (in *intake) take(resource, at string, changes []object.Change) {
+// take adds changes that were seen up to a position of a turn; empty: the position stays.
+func (in *intake) take(turn uint64, resource, at string, changes []object.Change) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if to := position(at); to > in.positions[resource] {
+	if to := position(at); to > in.positions[resource] && turn == in.history.turn {
 		in.positions[resource], in.moved = to, true
 	}
 	for _, c := range changes {
@@ -59,10 +61,13 @@ func (in *intake) take(resource, at string, changes []object.Change) {
 }
 
 // listed says that all of a kind was taken. From then on the kind is complete.
-func (in *intake) listed(k object.Kind) {
+func (in *intake) listed(turn uint64, k object.Kind) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.lists[k]++
+	if turn != in.history.turn {
+		return
+	}
 	if in.awaited[k] {
 		delete(in.awaited, k)
 		in.poke()
@@ -73,7 +78,7 @@ func (in *intake) listed(k object.Kind) {
 func (in *intake) expect(k object.Kind) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.awaited[k] = true
+	in.followed[k], in.awaited[k] = true, true
 }
 
 // forget says that a kind is not waited for: it does not exist, or no more.
@@ -81,6 +86,7 @@ func (in *intake) forget(k object.Kind) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	delete(in.awaited, k)
+	delete(in.followed, k)
 	in.poke()
 }
 
@@ -162,19 +168,24 @@ func (in *intake) report(about string, s source.Severity, message string) bool {
 func (in *intake) collect() *source.Batch {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	complete := in.synced || in.ready && len(in.awaited) == 0
+	all := in.ready && len(in.awaited) == 0 && in.history.known
+	if in.history.again && all {
+		in.history.again, in.moved = false, true
+	}
+	complete := in.synced && !in.history.again || all
 	if in.told && (!complete || in.synced && !in.moved && len(in.changes) == 0) {
 		return nil
 	}
-	b := &source.Batch{Synced: complete, Noticed: in.noticed}
+	b := &source.Batch{Synced: complete || in.synced, Noticed: in.noticed, Mark: in.last}
 	b.Problems = slices.SortedFunc(maps.Values(in.problems), func(a, b source.Problem) int { return strings.Compare(a.String(), b.String()) })
 	if complete {
-		b.Mark = watermark.Mark{Epoch: in.epoch, Positions: maps.Clone(in.positions)}
+		b.Mark = watermark.Mark{Epoch: in.history.epoch, Positions: maps.Clone(in.positions)}
+		in.last = b.Mark
 		b.Changes = slices.SortedFunc(maps.Values(in.changes), func(a, b object.Change) int { return a.Key.Compare(b.Key) })
 		clear(in.changes)
 		in.moved = false
 	}
-	in.told, in.synced, in.noticed = true, complete, time.Time{}
+	in.told, in.synced, in.noticed = true, b.Synced, time.Time{}
 	return b
 }
 

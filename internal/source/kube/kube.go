@@ -31,8 +31,10 @@ const DefaultStale = 3 * time.Minute
 
 // Config is what a Source is made from.
 type Config struct {
-	Client *rest.Config  // required; its rights: get, list and watch on every kind and on definitions
-	Epoch  uint64        // of the positions that are handed out: higher after the API was restored from a backup
+	Client *rest.Config // required; its rights: get, list and watch on every kind and on definitions
+	// Epochs keeps the epoch of the positions that are handed out. Nil: it is 0, and that the API
+	// was restored from a backup is not noticed.
+	Epochs Epochs
 	Stale  time.Duration // zero: DefaultStale
 	// Withheld is a Secret whose content is not taken in, so that nothing that refers to it
 	// can carry it to a proxy: the CA's. Zero: none.
@@ -52,6 +54,7 @@ type Source struct {
 	config *rest.Config
 	scheme *runtime.Scheme
 	intake *intake
+	epochs Epochs
 	held   types.NamespacedName
 	seen   func(object.Key, object.Object)
 	stale  time.Duration
@@ -77,13 +80,13 @@ func New(c Config) (*Source, error) {
 	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
-	in := newIntake(c.Epoch, c.Now)
+	in := newIntake(0, c.Now)
 	if c.Registerer != nil {
 		if err := c.Registerer.Register(newMetrics(in)); err != nil {
 			return nil, fmt.Errorf("register source metrics: %w", err)
 		}
 	}
-	return &Source{config: c.Client, scheme: scheme, intake: in, held: c.Withheld, seen: c.Seen, stale: c.Stale, log: c.Log, now: c.Now}, nil
+	return &Source{config: c.Client, scheme: scheme, intake: in, epochs: c.Epochs, held: c.Withheld, seen: c.Seen, stale: c.Stale, log: c.Log, now: c.Now}, nil
 }
 
 // Run follows the API until ctx is done, which is no error, and calls sink from this
@@ -109,6 +112,10 @@ func (s *Source) Run(ctx context.Context, sink func(context.Context, source.Batc
 		}
 		s.intake.expect(k.Name)
 		f.start(ctx, k)
+	}
+	if s.epochs != nil {
+		s.intake.unknownEpoch()
+		running.Go(func() { s.keepEpoch(ctx) })
 	}
 	failed := make(chan error, 1) // the one watcher that can end by itself: by a client that cannot be made
 	running.Go(func() { failed <- s.watchDefinitions(ctx, d) })

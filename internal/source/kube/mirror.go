@@ -32,7 +32,10 @@ type mirror struct {
 	behind  map[object.Key]object.Object
 	doubted map[object.Key]uint64 // deleted, but in effect; by a number of its own for each deletion
 	number  uint64
-	reached string // position up to which all was seen, but for those in doubt
+	// unlisted says that a list was taken in which is not told of yet.
+	unlisted bool
+	turn     uint64 // of the reflector
+	reached  string // position up to which all was seen, but for those in doubt
 }
 
 var (
@@ -59,8 +62,8 @@ func (m *mirror) Update(o any) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	at := obj.GetResourceVersion() // before set, which may keep another version
-	m.advance(at, m.set(nil, obj))
+	m.advance(obj.GetResourceVersion(), m.set(nil, obj))
+	m.tellListed()
 	return nil
 }
 
@@ -96,8 +99,10 @@ func (m *mirror) Replace(list []any, at string) error {
 			changes = m.remove(changes, k)
 		}
 	}
+	m.reached = at // it may have gone back
 	m.advance(at, changes)
-	m.intake.listed(m.kind.Name)
+	m.unlisted = true
+	m.tellListed()
 	return nil
 }
 
@@ -119,7 +124,22 @@ func (m *mirror) advance(at string, changes []object.Change) {
 	if len(m.doubted) > 0 {
 		at = ""
 	}
-	m.intake.take(m.kind.Resource.GroupResource().String(), at, changes)
+	m.intake.take(m.turn, m.kind.Resource.GroupResource().String(), at, changes)
+}
+
+// tellListed says that all was taken of a list, what was in doubt with it. The caller holds mu.
+func (m *mirror) tellListed() {
+	if m.unlisted && len(m.doubted) == 0 {
+		m.unlisted = false
+		m.intake.listed(m.turn, m.kind.Name)
+	}
+}
+
+// begin says that a reflector begins which belongs to a turn.
+func (m *mirror) begin(turn uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.turn = turn
 }
 
 // Resync does nothing: what has been taken in is taken in.

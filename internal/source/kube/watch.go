@@ -33,7 +33,7 @@ func (s *Source) follow(ctx context.Context, k kind, into *mirror) error {
 	if err != nil {
 		return fmt.Errorf("watch %s: %w", k.Resource.GroupResource(), err)
 	}
-	lw := listWatch(client, k.Resource.Resource, k.Selector, func(err error) { s.hear(k, err) })
+	lw := s.listWatch(client, k.Resource.Resource, k.Selector, func(err error) { s.hear(k, err) })
 	if !k.custom() {
 		return s.reflect(ctx, lw, k.New(), into)
 	}
@@ -51,13 +51,30 @@ func (s *Source) follow(ctx context.Context, k kind, into *mirror) error {
 // up again at once where it ended; one that did not last is after a pause, and listed anew
 // if need be.
 func (s *Source) reflect(ctx context.Context, lw *cache.ListWatch, of runtime.Object, into cache.ReflectorStore) error {
-	reflector := cache.NewReflectorWithOptions(lw, of, into, cache.ReflectorOptions{Name: "aether"})
+	var reflector *cache.Reflector
+	var since uint64 // the turn to which reflector belongs
 	pause := minBackoff
 	// Exits: ctx is done.
 	for {
+		turn, ends := s.intake.present()
+		if reflector == nil || turn != since { // one that has followed before would go on from there
+			reflector, since = cache.NewReflectorWithOptions(lw, of, into, cache.ReflectorOptions{Name: "aether"}), turn
+			if m, ok := into.(*mirror); ok {
+				m.begin(turn)
+			}
+		}
 		started := time.Now()
+		one, cancel := context.WithCancel(ctx)
+		go func() { // ends with one
+			select {
+			case <-ends:
+				cancel()
+			case <-one.Done():
+			}
+		}()
 		// What goes wrong was told where it did: most of it the reflector retries by itself.
-		_ = reflector.ListAndWatchWithContext(ctx)
+		_ = reflector.ListAndWatchWithContext(one)
+		cancel()
 		if time.Since(started) > maxBackoff {
 			pause = minBackoff
 		}
@@ -99,7 +116,7 @@ func (s *Source) client(gv schema.GroupVersion, custom bool) (rest.Interface, er
 }
 
 // listWatch lists and watches a resource, and calls answered with each answer of the API.
-func listWatch(client rest.Interface, resource string, selector fields.Selector, answered func(error)) *cache.ListWatch {
+func (s *Source) listWatch(client rest.Interface, resource string, selector fields.Selector, answered func(error)) *cache.ListWatch {
 	if selector == nil {
 		selector = fields.Everything()
 	}
@@ -116,6 +133,10 @@ func listWatch(client rest.Interface, resource string, selector fields.Selector,
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			if err := s.ahead(ctx, client, resource, o.ResourceVersion); err != nil {
+				answered(ignoreExpired(err))
+				return nil, err
+			}
 			o.Watch = true
 			w, err := request(o).Watch(ctx)
 			answered(ignoreExpired(err))
