@@ -17,7 +17,11 @@ import (
 	"aether.io/aether/internal/election"
 	"aether.io/aether/internal/inspect"
 	"aether.io/aether/internal/object"
+	"aether.io/aether/internal/pipeline"
 	"aether.io/aether/internal/provision"
+	"aether.io/aether/internal/provision/hold"
+	"aether.io/aether/internal/routing/front"
+	"aether.io/aether/internal/routing/key"
 	"aether.io/aether/internal/run"
 	sourcekube "aether.io/aether/internal/source/kube"
 	"aether.io/aether/internal/status"
@@ -87,6 +91,10 @@ func (c *controller) kubernetes() (platform, error) {
 	if err != nil {
 		return platform{}, err
 	}
+	classes, err := hold.New(hold.Config{Client: config, ControllerName: controllerName, Log: c.log})
+	if err != nil {
+		return platform{}, err
+	}
 	if err := c.makeEvents(config); err != nil {
 		return platform{}, err
 	}
@@ -95,6 +103,7 @@ func (c *controller) kubernetes() (platform, error) {
 		c.reign(term),
 		{Name: "provisioning", Run: fronts.Run},
 		{Name: "verdicts", Run: func(ctx context.Context) error { return c.verdicts.tell(ctx, c.events, c.pipeline.Object) }},
+		{Name: "classes in use", Run: classes.Run},
 	})
 	if err != nil {
 		return platform{}, err
@@ -106,7 +115,7 @@ func (c *controller) kubernetes() (platform, error) {
 		attester:  reviewer,
 		owners:    owners,
 		sink:      leaderSink{sink, term},
-		fronts:    fronts,
+		fronts:    observed{fronts, classes},
 		follow:    source.Run,
 		lacks:     source.Lacks,
 		bootstrap: listening(c.f.discoveryBind, c.f.bootstrapPort),
@@ -119,6 +128,18 @@ func (c *controller) kubernetes() (platform, error) {
 			}},
 		),
 	}, nil
+}
+
+// observed has classes see what fronts see.
+type observed struct {
+	pipeline.Fronts
+	classes *hold.Engine
+}
+
+// Update implements pipeline.Fronts.
+func (o observed) Update(changes []object.Change, wanted map[key.Name]*front.Front, complete bool) {
+	o.classes.Observe(changes, complete)
+	o.Fronts.Update(changes, wanted, complete)
 }
 
 // showStatus has the status engine see what is in the API of what it wrote there.
