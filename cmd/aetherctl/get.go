@@ -25,7 +25,7 @@ func getCommand() *cobra.Command {
 		Long: `Show what a running Aether is made of:
 
   processes   its processes, whether they run, their logs, and where its state is; of a
-              cluster, the pods of controller and shared proxies, and whether they are ready
+              cluster, the pods of controller and proxies, and whether they are ready
   proxies     which proxy runs which version of the configuration, and what it lacks or refuses
   resources   what each scope is sent, and which objects each resource comes from
   identity    who signs, and for whom it did or refused to

@@ -32,7 +32,7 @@ not read at all, which may have it.
 Whom it asks: the instance that --dir or --state-dir names, or the one that runs on this machine; if
 none does, or one of --kubeconfig, --context and --release-namespace is given, the controller on a cluster,
 through the API server and with your own rights (list pods, create pods/portforward). While no controller
-can be asked, what the shared proxies there say of themselves is shown in its place.
+can be asked, what the proxies there say of themselves is shown in its place.
 
 The exit status is 0 whatever it finds, unless --check is given.`,
 		Example: `  aetherctl status

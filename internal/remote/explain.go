@@ -15,13 +15,13 @@ var ErrUnreachable = errors.New("the API server does not answer")
 
 // explain says what an error of the API means for who asked: what right is missing, or that
 // nothing of the cluster can be asked. verb and resource are what was to be done.
-func (i *Installation) explain(err error, verb, resource string) error {
+func (i *Installation) explain(err error, verb, resource, namespace string) error {
 	var transport *url.Error
 	var network net.Error
 	switch {
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("this needs the right to %s %s in namespace %s, which you do not have (kubectl auth can-i %s %s -n %s): %w",
-			verb, resource, i.c.Namespace, verb, resource, i.c.Namespace, err)
+			verb, resource, namespace, verb, resource, namespace, err)
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("the API server at %s does not know you: is the kubeconfig's credential expired? %w", i.c.Client.Host, err)
 	case errors.Is(err, context.Canceled):

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
@@ -32,7 +33,8 @@ const (
 	leaseName   = "aether-controller"
 	name        = "app.kubernetes.io/name=aether,"
 	controllers = name + "app.kubernetes.io/component=controller"
-	proxies     = name + "app.kubernetes.io/component=shared-proxy"
+	shared      = name + "app.kubernetes.io/component=shared-proxy"
+	dedicated   = name + "app.kubernetes.io/component=dedicated-proxy"
 )
 
 // Config is what an Installation is made from.
@@ -80,16 +82,27 @@ func (i *Installation) Place() string {
 
 // Controllers are the controller's replicas.
 func (i *Installation) Controllers(ctx context.Context) ([]Pod, error) {
-	return i.pods(ctx, controllers)
+	return i.pods(ctx, i.c.Namespace, controllers)
 }
 
-// Proxies are the shared proxies.
-func (i *Installation) Proxies(ctx context.Context) ([]Pod, error) { return i.pods(ctx, proxies) }
-
-func (i *Installation) pods(ctx context.Context, selector string) ([]Pod, error) {
-	list, err := i.core.Pods(i.c.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+// Proxies are the shared proxies, and those of dedicated Gateways in all namespaces if whoever
+// asks may list pods there: who may not is not told of them.
+func (i *Installation) Proxies(ctx context.Context) ([]Pod, error) {
+	out, err := i.pods(ctx, i.c.Namespace, shared)
 	if err != nil {
-		return nil, i.explain(err, "list", "pods")
+		return nil, err
+	}
+	more, err := i.pods(ctx, metav1.NamespaceAll, dedicated)
+	if err != nil && !apierrors.IsForbidden(err) {
+		return nil, err
+	}
+	return append(out, more...), nil
+}
+
+func (i *Installation) pods(ctx context.Context, namespace, selector string) ([]Pod, error) {
+	list, err := i.core.Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		return nil, i.explain(err, "list", "pods", namespace)
 	}
 	out := make([]Pod, 0, len(list.Items))
 	for n := range list.Items {
@@ -132,7 +145,7 @@ func (i *Installation) Ask(p Pod) *inspect.Client {
 func (i *Installation) dial(ctx context.Context, p Pod) (net.Conn, error) {
 	conn, err := dial(ctx, i.c.Client, types.NamespacedName{Namespace: p.Namespace, Name: p.Name}, InspectPort)
 	if err != nil {
-		return nil, i.explain(err, "create", "pods/portforward")
+		return nil, i.explain(err, "create", "pods/portforward", p.Namespace)
 	}
 	return conn, nil
 }

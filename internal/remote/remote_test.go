@@ -27,12 +27,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // server is an API server as far as an Installation asks one. It forwards ports by SPDY
 // only, as old ones do.
 type server struct {
-	t       *testing.T
-	pods    []corev1.Pod
-	holder  string
-	refuse  map[string]int // status by what the path ends with
-	answers map[string]string
-	closed  string // what is complained of when a port is opened; empty: it is answered
+	t         *testing.T
+	pods      []corev1.Pod
+	elsewhere []corev1.Pod // of dedicated Gateways
+	holder    string
+	refuse    map[string]int // status by what the path ends with
+	answers   map[string]string
+	closed    string // what is complained of when a port is opened; empty: it is answered
 
 	mu      sync.Mutex // guards what follows
 	asked   []string   // pods that were reached
@@ -86,6 +87,8 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			list.Items = s.pods
 		}
 		write(list)
+	case strings.HasSuffix(path, "/api/v1/pods"):
+		write(corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}, Items: s.elsewhere})
 	case strings.HasSuffix(path, "/portforward") && r.Method == http.MethodPost:
 		s.forward(w, r)
 	default:
@@ -224,6 +227,28 @@ func TestWhatStandsInTheWayIsSaid(t *testing.T) {
 				if !strings.Contains(err.Error(), want) {
 					t.Errorf("got %q, want %q in it", err, want)
 				}
+			}
+		})
+	}
+}
+
+func TestProxiesOfDedicatedGatewaysAreForThoseWhoMaySeeThem(t *testing.T) {
+	own := replica("web-coxswain-1", func(p *corev1.Pod) { p.Namespace = "shop" })
+	for name, test := range map[string]struct {
+		refuse map[string]int
+		want   string
+	}{
+		"who may":     {nil, "[shop/web-coxswain-1]"},
+		"who may not": {map[string]int{"/api/v1/pods": 403}, "[]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := (&server{t: t, elsewhere: []corev1.Pod{own}, refuse: test.refuse}).start().Proxies(t.Context())
+			names := []string{}
+			for _, p := range got {
+				names = append(names, p.Namespace+"/"+p.Name)
+			}
+			if err != nil || fmt.Sprint(names) != test.want {
+				t.Errorf("got %v, %v, want %s", names, err, test.want)
 			}
 		})
 	}

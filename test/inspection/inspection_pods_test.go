@@ -133,6 +133,38 @@ func TestPodsAClusterIsAskedAsAnInstanceIs(t *testing.T) {
 	}
 }
 
+const ownProxies = `
+apiVersion: config.aether.io/v1
+kind: GatewayParameters
+metadata: {name: own}
+spec: {mode: Dedicated, dedicated: {replicas: 1}, drainSeconds: 5} # a namespace is gone half a drain after its pods
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: own}
+spec:
+  gatewayClassName: coxswain
+  infrastructure: {parametersRef: {group: config.aether.io, kind: GatewayParameters, name: own}}
+  listeners: [{name: http, protocol: HTTP, port: 80}]
+`
+
+func TestPodsProxiesOfADedicatedGatewayAreShown(t *testing.T) {
+	r := pods.New(t)
+	r.Apply(ownProxies)
+	r.Address("own")
+	row := regexp.MustCompile(`(?m)^own-coxswain-\S+ +- +true +kubectl logs --namespace ` + r.Namespace)
+	r.Eventually(func(ctx context.Context) string {
+		if got := aetherctl(ctx, r, r.Cluster.Kubeconfig(), "get", "processes"); got.code != 0 || !row.MatchString(got.out) {
+			return fmt.Sprintf("get processes: %+v", got)
+		}
+		return ""
+	})
+	scope := regexp.MustCompile(`(?m)^own-coxswain-\S+ +\S*` + r.Namespace + `/own\S* +true`)
+	if got := aetherctl(t.Context(), r, r.Cluster.Kubeconfig(), "get", "proxies"); got.code != 0 || !scope.MatchString(got.out) {
+		t.Errorf("get proxies: %+v", got)
+	}
+}
+
 func TestPodsARightThatIsMissingIsNamed(t *testing.T) {
 	r := pods.New(t)
 	for account, test := range map[string]struct{ rules, want string }{
