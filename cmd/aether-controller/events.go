@@ -40,6 +40,11 @@ func (c *controller) makeEvents(client *rest.Config) error {
 	return err
 }
 
+// warn makes an Event about an object with which something is wrong.
+func (c *controller) warn(about corev1.ObjectReference, reason, note string) {
+	c.events.Record(event.Event{Regarding: about, Type: corev1.EventTypeWarning, Reason: reason, Note: note})
+}
+
 // rejections tells of rejected bootstraps: the journal, and an Event about the Service that
 // proxies bootstrap at.
 type rejections struct {

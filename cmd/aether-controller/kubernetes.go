@@ -85,17 +85,18 @@ func (c *controller) kubernetes() (platform, error) {
 	if err != nil {
 		return platform{}, err
 	}
-	fronts, err := provision.New(provision.Config{
-		Client: config, Namespace: c.f.releaseNamespace, Selector: selector, Template: template, Overlap: c.f.proxyOverlap, OnLack: c.lack, Log: c.log,
-	})
-	if err != nil {
+	if err := c.makeEvents(config); err != nil {
 		return platform{}, err
 	}
 	classes, err := hold.New(hold.Config{Client: config, ControllerName: controllerName, Log: c.log})
 	if err != nil {
 		return platform{}, err
 	}
-	if err := c.makeEvents(config); err != nil {
+	fronts, err := provision.New(provision.Config{
+		Client: config, Namespace: c.f.releaseNamespace, Selector: selector, Template: template, Overlap: c.f.proxyOverlap,
+		OnLack: c.lack, Tell: c.warn, Log: c.log,
+	})
+	if err != nil {
 		return platform{}, err
 	}
 	term := &election.Term{}

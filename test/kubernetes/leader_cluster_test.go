@@ -227,7 +227,7 @@ func TestOfTwoControllersOneWritesAndBothServe(t *testing.T) {
 // rejected sends a token that is none, and looks for the Event.
 func (r *rig) rejected(c *replica) {
 	r.Helper()
-	const token = "bm90LWEtdG9rZW4" //nolint:gosec // nobody's
+	const token = "bm90LWEtdG9rZW4"
 	file := filepath.Join(r.dir, "bad-token")
 	if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
 		r.Fatal(err)
