@@ -44,7 +44,7 @@ func restoreAfter(r *pods.Rig) {
 		if err := r.Install(ctx, release.Definitions, filepath.Join(r.Root, "charts/crds")); err != nil {
 			r.Error(err)
 		}
-		if err := r.Install(ctx, release.Name, chart(r), "--take-ownership"); err != nil {
+		if err := r.Install(ctx, release.Name, chart(r), "--take-ownership", "--force-conflicts"); err != nil {
 			r.Error(err)
 		}
 	})
@@ -175,5 +175,7 @@ func TestPodsRenderedAndApplied(t *testing.T) {
 	if out, err := r.Release.Helm(r.Context(), append([]string{"install", release.Name, chart(r)}, tags...)...); err == nil || !strings.Contains(err.Error(), "exists and cannot be imported") {
 		t.Errorf("Helm installed over what it did not make: %v\n%s", err, out)
 	}
-	helmDo(r, append([]string{"install", release.Name, chart(r), "--take-ownership", "--wait", "--timeout", release.Patience.String()}, tags...)...)
+	helmDo(r, append([]string{"install", release.Name, chart(r), "--take-ownership", "--force-conflicts", "--wait", "--timeout", release.Patience.String()}, tags...)...)
+	// kubectl stays an owner of every field, and would be in the way of what changes any.
+	uninstall(r)
 }

@@ -29,46 +29,6 @@ var dnsManifest string
 
 const dnsImage = "aether.test/coredns:1"
 
-// packages are what Debian has that the cluster needs, by a file of each.
-var packages = map[string]string{
-	"/usr/bin/containerd": "containerd",
-	"/usr/sbin/runc":      "runc",
-	"/usr/lib/cni/ptp":    "containernetworking-plugins",
-	"/usr/sbin/nft":       "nftables",
-	"/usr/bin/ip":         "iproute2",
-	"/usr/bin/nsenter":    "util-linux",
-	"/usr/bin/mount":      "mount",
-}
-
-// install gets the packages that are missing.
-func (u *up) install(ctx context.Context) error {
-	missing := map[string]bool{}
-	for file, name := range packages {
-		if _, err := os.Stat(file); err != nil {
-			missing[name] = true
-		}
-	}
-	if len(missing) == 0 {
-		return nil
-	}
-	names := make([]string, 0, len(missing))
-	for name := range missing {
-		names = append(names, name)
-	}
-	if _, err := exec.LookPath("apt-get"); err != nil || os.Geteuid() != 0 {
-		return fmt.Errorf("missing: %s (install them, or run as root on Debian)", strings.Join(names, ", "))
-	}
-	fmt.Fprintf(u.Out, "installing %s\n", strings.Join(names, ", "))
-	for _, args := range [][]string{{"update", "-qq"}, append([]string{"install", "-qq", "-y", "--no-install-recommends"}, names...)} {
-		cmd := exec.CommandContext(ctx, "apt-get", args...)
-		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("apt-get %s: %w\n%s", args[0], err, out)
-		}
-	}
-	return nil
-}
-
 func (u *up) apiServer(ctx context.Context) error {
 	return await(ctx, func(ctx context.Context) error {
 		_, err := u.Kubectl(ctx, "", "get", "--raw=/readyz")

@@ -115,7 +115,7 @@ func (r Release) Install(ctx context.Context, name, chart string, args ...string
 		}
 	}
 	if r.TakeOver {
-		all = append(all, "--take-ownership")
+		all = append(all, "--take-ownership", "--force-conflicts")
 	}
 	_, err := r.Helm(ctx, append(all, args...)...)
 	return err
