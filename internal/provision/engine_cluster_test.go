@@ -152,12 +152,16 @@ func (c *realCluster) eventually(what string, wrong func() string) {
 		}
 		select {
 		case <-ctx.Done():
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			c.Fatalf("%s: not after %s: %s\nlacks %v\n%s", what, patience, why, c.lacks, c.log.String())
+			c.Fatalf("%s: not after %s: %s\n%s", what, patience, why, c.state())
 		case <-tick.C:
 		}
 	}
+}
+
+func (c *realCluster) state() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return fmt.Sprintf("lacks %v\n%s", c.lacks, c.log.String())
 }
 
 // there is which of the objects of a Gateway's own proxies there are.
