@@ -9,8 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -39,7 +39,7 @@ var resource = schema.GroupVersion(gatewayv1.GroupVersion).WithResource("gateway
 
 // Config is what an Engine is made from.
 type Config struct {
-	Client         *rest.Config  // required; its rights: patch on GatewayClasses
+	Client         *rest.Config  // required; its rights: get and patch on GatewayClasses
 	ControllerName string        // required: whose classes are ours
 	Retry          time.Duration // before what failed is tried again; zero: 1 s
 	Log            *slog.Logger  // nil: none
@@ -136,60 +136,72 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 }
 
-// edit is a class that is to have other finalizers.
-type edit struct {
-	class      string
-	version    string // the resourceVersion that this is about
-	finalizers []string
-}
-
-// decide is what is to be done, sorted.
-func decide(ours map[string]*gatewayv1.GatewayClass, gateways map[object.Key]string) []edit {
+// decide is which classes are not as they are to be: by name, whether they are to be held.
+func decide(ours map[string]*gatewayv1.GatewayClass, gateways map[object.Key]string) map[string]bool {
 	used := map[string]bool{}
 	for _, class := range gateways {
 		used[class] = true
 	}
-	var out []edit
+	out := map[string]bool{}
 	for name, class := range ours {
-		var finalizers []string
-		switch held := slices.Contains(class.Finalizers, Finalizer); {
-		// What is being deleted takes no finalizer any more.
-		case used[name] && !held && class.DeletionTimestamp.IsZero():
-			finalizers = append(slices.Clone(class.Finalizers), Finalizer)
-		case !used[name] && held:
-			finalizers = slices.DeleteFunc(slices.Clone(class.Finalizers), func(f string) bool { return f == Finalizer })
-		default:
-			continue
+		if _, differs := finalizers(class, used[name]); differs {
+			out[name] = used[name]
 		}
-		out = append(out, edit{name, class.ResourceVersion, finalizers})
 	}
-	slices.SortFunc(out, func(a, b edit) int { return strings.Compare(a.class, b.class) })
 	return out
 }
 
-// apply does what is to be done about what was seen last. A class that is another by now
-// will be seen, and judged anew.
+// finalizers are those that a class is to have, and whether it has others.
+func finalizers(class metav1.Object, hold bool) ([]string, bool) {
+	now := class.GetFinalizers()
+	switch held := slices.Contains(now, Finalizer); {
+	// What is being deleted takes no finalizer any more.
+	case hold && !held && class.GetDeletionTimestamp().IsZero():
+		return append(slices.Clone(now), Finalizer), true
+	case !hold && held:
+		return slices.DeleteFunc(slices.Clone(now), func(f string) bool { return f == Finalizer }), true
+	}
+	return now, false
+}
+
+// apply does what is to be done about what was seen last.
 func (e *Engine) apply(ctx context.Context) error {
 	e.mu.Lock()
-	var edits []edit
+	var edits map[string]bool
 	if e.complete {
 		edits = decide(e.ours, e.gateways)
 	}
 	e.mu.Unlock()
 	var errs []error
-	for _, d := range edits {
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": d.version, "finalizers": d.finalizers}})
-		if err != nil {
-			return err
-		}
-		_, err = e.classes.Patch(ctx, d.class, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
-		switch {
-		case apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		case err != nil:
-			errs = append(errs, fmt.Errorf("finalizers of GatewayClass %s: %w", d.class, err))
-		default:
-			e.c.Log.Info("GatewayClass finalizers written", logkey.Object, d.class, logkey.Count, len(d.finalizers))
+	for _, name := range slices.Sorted(maps.Keys(edits)) {
+		if err := e.edit(ctx, name, edits[name]); err != nil {
+			errs = append(errs, fmt.Errorf("finalizers of GatewayClass %s: %w", name, err))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// edit reads the class first: what was seen may be older, as a status that was written since
+// is not seen here.
+func (e *Engine) edit(ctx context.Context, name string, hold bool) error {
+	now, err := e.classes.Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	next, differs := finalizers(now, hold)
+	if !differs {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": now.GetResourceVersion(), "finalizers": next}})
+	if err != nil {
+		return err
+	}
+	if _, err := e.classes.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager}); err != nil {
+		return err
+	}
+	e.c.Log.Info("GatewayClass finalizers written", logkey.Object, name, logkey.Count, len(next))
+	return nil
 }
