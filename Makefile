@@ -164,6 +164,13 @@ cluster-test: cluster-programs envoy $(EMBEDDED) ## the tests that need Kubernet
 pods-test: ## those of them that need the cluster of cluster-up
 	$(CLUSTER_TEST) -run '^TestPods' $(sort $(dir $(PODS_FILES)))
 
+# A cluster of their own, which is brought up with the release of another revision.
+PREVIOUS ?= HEAD~1
+
+.PHONY: chaos
+chaos: build envoy cluster-programs ## what Aether runs on taken away under traffic (PREVIOUS=HEAD~1); no cluster may be up
+	$(CLUSTER_TEST) -v ./test/chaos -args -previous='$(PREVIOUS)'
+
 # Where the report goes: the one that is kept is of a run of its own.
 RUNS   ?= 2
 REPORT ?= test/conformance/report.yaml

@@ -28,9 +28,11 @@ const (
 	Fresh     Kind = "HTTP/1.1, a connection each"
 	HTTP2     Kind = "HTTP/2"
 	WebSocket Kind = "WebSocket"
+	// Once is a client that never asks again: its requests are not such as may be repeated.
+	Once Kind = "HTTP/1.1, kept alive, asked once"
 )
 
-// Kinds is all of them.
+// Kinds is those that ask again.
 var Kinds = []Kind{KeepAlive, Fresh, HTTP2, WebSocket}
 
 const (
@@ -55,7 +57,7 @@ type Flow struct {
 	losses int
 }
 
-// Start has clients of these kinds, all if none is given, ask the address, host:port, for the
+// Start has clients of these kinds, Kinds if none is given, ask the address, host:port, for the
 // host until Stop, or the test's end. It returns when each has had an answer that was right.
 func Start(t testing.TB, address, host string, kinds ...Kind) *Flow {
 	t.Helper()
@@ -170,7 +172,11 @@ func (c *client) ask(ctx context.Context) error {
 		transport.Protocols.SetUnencryptedHTTP2(c.kind == HTTP2)
 		c.http = &http.Client{Transport: transport}
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+c.address+"/", http.NoBody)
+	method, body := http.MethodGet, io.Reader(http.NoBody)
+	if c.kind == Once {
+		method, body = http.MethodPost, strings.NewReader("once")
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+c.address+"/", body)
 	if err != nil {
 		return err
 	}
@@ -180,12 +186,12 @@ func (c *client) ask(ctx context.Context) error {
 		return err
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
+	text, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return fmt.Errorf("read the answer: %w", err)
 	}
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("answered %s: %.200s", resp.Status, body)
+		return fmt.Errorf("answered %s: %.200s", resp.Status, text)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package traffic_test
 
 import (
 	"net"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -43,7 +44,7 @@ func TestNothingIsLostWhereNothingIsDone(t *testing.T) {
 }
 
 func TestAServerThatGoesIsALossOfEachKind(t *testing.T) {
-	for _, kind := range traffic.Kinds {
+	for _, kind := range append(slices.Clone(traffic.Kinds), traffic.Once) {
 		t.Run(string(kind), func(t *testing.T) {
 			s := start(t, 0)
 			f := traffic.Start(t, net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port)), "example.com", kind)
