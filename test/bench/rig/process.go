@@ -43,7 +43,9 @@ func (r *Rig) run(name string, args ...string) (*program, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.programs[filepath.Base(name)] = p
 	r.stop = append(r.stop, func() {
+		_ = p.cmd.Process.Signal(syscall.SIGCONT) // one that is halted does not end
 		_ = p.cmd.Process.Signal(syscall.SIGTERM)
 		force := time.AfterFunc(20*time.Second, func() { _ = p.cmd.Process.Kill() })
 		_ = p.cmd.Wait()

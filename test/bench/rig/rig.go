@@ -7,8 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -46,13 +49,14 @@ type Rig struct {
 	c          Config
 	server     *apiserver.Server // nil: it is another's
 	controller *program
+	programs   map[string]*program
 	stop       []func()
 	inspect    int
 }
 
 // Start runs everything. What has started is stopped if it fails.
 func Start(ctx context.Context, c Config) (*Rig, error) {
-	r := &Rig{c: c, User: controller}
+	r := &Rig{c: c, User: controller, programs: map[string]*program{}}
 	if err := r.start(ctx); err != nil {
 		err = fmt.Errorf("%w\n%s", err, r.logs())
 		r.Close()
@@ -113,6 +117,45 @@ func (r *Rig) attach(config *rest.Config) error {
 	}
 	r.stop = append(r.stop, r.Backend.close)
 	return nil
+}
+
+// Kubectl runs kubectl as the administrator of an API server that the rig has started.
+func (r *Rig) Kubectl(ctx context.Context, input string, args ...string) (string, error) {
+	if r.server == nil {
+		return "", errors.New("the cluster is another's: use its own kubectl")
+	}
+	return r.server.Kubectl(ctx, input, args...)
+}
+
+// Signal sends a signal to one of the programs that the rig has started: aether-controller,
+// aether-proxy or envoy.
+func (r *Rig) Signal(name string, sig os.Signal) error {
+	p := r.programs[name]
+	if p == nil {
+		return fmt.Errorf("signal %s: the rig has not started it", name)
+	}
+	return p.cmd.Process.Signal(sig)
+}
+
+// Envoy asks the admin interface of the Envoy that the rig has started.
+func (r *Rig) Envoy(ctx context.Context, path string) (string, error) {
+	c := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(r.c.Dir, "admin.sock"))
+		},
+	}}
+	defer c.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://envoy"+path, http.NoBody)
+	if err != nil {
+		return "", err
+	}
+	resp, err := c.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 16<<20))
+	return string(body), err
 }
 
 // Close ends what Start or Attach has started.
