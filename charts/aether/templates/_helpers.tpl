@@ -59,7 +59,8 @@ capabilities: {drop: [ALL]}
 
 {{/*
 Where pods of a component may run. Takes (dict "root" $ "component" NAME "at" VALUES). Without
-constraints of the user's they are spread where that is possible.
+constraints of the user's they are spread over nodes where that is possible, those of one version among
+themselves. Not over zones: nodes that have no label of the key would not be spread over at all.
 */}}
 {{- define "aether.scheduling" -}}
 {{- with .at.nodeSelector }}
@@ -77,9 +78,7 @@ priorityClassName: {{ . }}
 {{- $selector := dict "matchLabels" (include "aether.selector" . | fromYaml) }}
 {{- $spread := .at.topologySpreadConstraints }}
 {{- if not $spread }}
-{{- $spread = list
-  (dict "topologyKey" "kubernetes.io/hostname" "maxSkew" 1 "whenUnsatisfiable" "ScheduleAnyway")
-  (dict "topologyKey" "topology.kubernetes.io/zone" "maxSkew" 1 "whenUnsatisfiable" "ScheduleAnyway") }}
+{{- $spread = list (dict "topologyKey" "kubernetes.io/hostname" "maxSkew" 1 "whenUnsatisfiable" "ScheduleAnyway" "matchLabelKeys" (list "pod-template-hash")) }}
 {{- end }}
 topologySpreadConstraints:
   {{- range $spread }}
