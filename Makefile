@@ -52,7 +52,7 @@ demo: build envoy ## show the product doing its job (KEEP=1 keeps it running)
 	@.build/demo $(if $(KEEP),-keep)
 
 .PHONY: test
-test: lint check-generate demo $(RUNNER) ## everything: lint, generated code, the demo, all tests with a real Envoy
+test: lint check-generate demo cluster-test conform-once $(RUNNER) ## everything: lint, generated code, the demo, Kubernetes, conformance, all tests with a real Envoy
 	$(GOTESTSUM) -race -tags component $(TESTFLAGS) ./...
 
 .PHONY: unit
@@ -171,7 +171,6 @@ PREVIOUS ?= HEAD~1
 chaos: build envoy cluster-programs ## what Aether runs on taken away under traffic (PREVIOUS=HEAD~1); no cluster may be up
 	$(CLUSTER_TEST) -v ./test/chaos -args -previous='$(PREVIOUS)'
 
-# Where the report goes: the one that is kept is of a run of its own.
 RUNS   ?= 2
 REPORT ?= test/conformance/report.yaml
 
@@ -179,6 +178,12 @@ REPORT ?= test/conformance/report.yaml
 conformance: cluster-up ## the Gateway API's conformance suite on the test cluster, twice (RUNS=1, REPORT=file, TESTS=regexp)
 	@$(GO) build -o .build/conform ./test/conform
 	@.build/conform -version '$(VERSION)' -runs $(RUNS) -report $(REPORT) -run '$(TESTS)'
+
+# The report that is kept is that of a run of its own.
+.PHONY: conform-once
+conform-once:
+	@$(MAKE) conformance RUNS=1 REPORT=.build/conformance/report.yaml
+	@$(MAKE) cluster-down
 
 .PHONY: $(CLUSTER)
 $(CLUSTER):
