@@ -20,7 +20,7 @@ type allocations map[key.Name]map[uint32]uint32
 // have too, each for itself.
 func (p *planner) allocate(now, before map[key.Name]slot) allocations {
 	out := allocations{}
-	shared := pool{taken: map[uint32]bool{}, next: front.FirstPort}
+	shared := pool{taken: map[uint32]bool{}, last: p.Last}
 	var list []slot
 	for _, gw := range p.Wanted {
 		for _, s := range []slot{now[gw.Gateway], before[gw.Gateway]} {
@@ -31,16 +31,22 @@ func (p *planner) allocate(now, before map[key.Name]slot) allocations {
 				list = append(list, s)
 				continue
 			}
-			alone := pool{taken: map[uint32]bool{}, next: front.FirstPort}
+			alone := pool{taken: map[uint32]bool{}}
 			alone.recall([]slot{s})
 			alone.give(s, out)
 		}
 	}
 	p.reserve(&shared)
 	shared.recall(list)
+	if shared.last == 0 { // a process that knows nothing of those before it
+		for in := range shared.taken {
+			shared.last = max(shared.last, in)
+		}
+	}
 	for _, s := range list {
 		shared.give(s, out)
 	}
+	p.plan.Last = shared.last
 	return out
 }
 
@@ -65,7 +71,23 @@ func (p *planner) keeps(s *corev1.Service) bool {
 type pool struct {
 	kept  map[key.Name]map[uint32]uint32 // of each Service: by its Gateway's port
 	taken map[uint32]bool
-	next  uint32
+	last  uint32 // handed out; 0: none
+}
+
+// next is a port that is free, and false if there is none. It goes round: a port that was just
+// given back may still be where a load balancer, or a node, sends what is meant for the
+// Gateway that had it, or for the one that has its address now.
+func (a *pool) next() (uint32, bool) {
+	const all = front.LastPort - front.FirstPort + 1
+	for range all {
+		if a.last++; a.last < front.FirstPort || a.last > front.LastPort {
+			a.last = front.FirstPort
+		}
+		if !a.taken[a.last] {
+			return a.last, true
+		}
+	}
+	return 0, false
 }
 
 // recall reads what was allocated out of the Services. Should two have one internal port,
@@ -96,14 +118,12 @@ func (a *pool) give(s slot, out allocations) {
 			mapped[p] = kept
 			continue
 		}
-		for a.next <= front.LastPort && a.taken[a.next] {
-			a.next++
-		}
-		if a.next > front.LastPort {
+		in, free := a.next()
+		if !free {
 			return
 		}
-		a.taken[a.next] = true
-		mapped[p] = a.next
+		a.taken[in] = true
+		mapped[p] = in
 	}
 	out[s.at] = mapped
 }

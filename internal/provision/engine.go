@@ -73,6 +73,7 @@ type Engine struct {
 	trust    map[string]bool              // namespaces with a trust bundle
 
 	// What follows is Run's alone.
+	last    uint32 // the internal port that was handed out last
 	built   map[key.Name]built
 	applied map[inventory.Key]applied
 	told    map[key.Name]string // what was told to be dropped

@@ -27,6 +27,7 @@ type Input struct {
 	Existing  []*corev1.Service   // every one that is in a namespace of one of them, or ours
 	Ready     func(key.Name) bool // whether a Service leads to a proxy that serves
 	Refused   map[key.Name]bool   // Gateways whose proxies cannot be had, so that nothing is to lead to them
+	Last      uint32              // the internal port that shared proxies were given last; 0: not known
 	Now       time.Time           // to which Overlap and Linger are measured
 	Overlap   time.Duration       // for how long both Services are published after a change of proxies
 	Linger    time.Duration       // for how long after that the old one still leads to proxies
@@ -39,6 +40,7 @@ type Plan struct {
 	Lacks  map[key.Name]condition.Problem      // why a Gateway cannot have what it needs
 	Stay   map[key.Name]bool                   // Gateways whose own proxies are to be left as they are
 	Again  time.Time                           // when to look again though nothing changed; zero: not
+	Last   uint32                              // the Last of the next Input
 }
 
 // slot is one Service of a Gateway: where it is, what is there, and which of the two it is.

@@ -30,7 +30,9 @@ func (e *Engine) reconcile(ctx context.Context) (again time.Time, err error) {
 	for gw := range refused {
 		in.Refused[gw] = true
 	}
+	in.Last = e.last
 	p := Services(in)
+	e.last = p.Last
 	lacks := p.Lacks
 	maps.Copy(lacks, refused)
 	errs = append(errs, e.applyServices(ctx, p, lacks)...)

@@ -33,6 +33,7 @@ type cluster struct {
 	ready    map[key.Name]bool // leads to proxies that serve
 	clock    int64             // by which Services are dated
 	now      time.Time
+	last     uint32 // the internal port that was given last
 }
 
 const (
@@ -63,8 +64,9 @@ func (c *cluster) existing() []*corev1.Service {
 func (c *cluster) reconcile(wanted ...front.Front) provision.Plan {
 	p := provision.Services(provision.Input{
 		Namespace: namespace, Selector: selector(), Wanted: wanted, Existing: c.existing(), Ready: func(n key.Name) bool { return c.ready[n] },
-		Now: c.now, Overlap: overlap, Linger: linger,
+		Now: c.now, Overlap: overlap, Linger: linger, Last: c.last,
 	})
+	c.last = p.Last
 	for _, a := range p.Apply {
 		c.apply(a)
 	}
@@ -121,6 +123,35 @@ func TestGatewaysWithEqualPortsNeverCross(t *testing.T) {
 	}
 	if len(seen) != 3 {
 		t.Fatalf("%d internal ports, want 3", len(seen))
+	}
+}
+
+// A node may send what is meant for an address to where it led a moment ago. Were that port
+// another Gateway's by now, its listener would answer.
+func TestAnInternalPortThatWasGivenBackIsNotGivenToTheNext(t *testing.T) {
+	c := newCluster()
+	seen := map[uint32]string{}
+	for i := range 50 {
+		gw := gateway("shop", fmt.Sprint("g", i), 443)
+		c.reconcile(gw)
+		in := c.ports(gw)[443]
+		if before := seen[in]; before != "" || in == 0 {
+			t.Fatalf("Gateway g%d has internal port %d, which %s had", i, in, before)
+		}
+		seen[in] = fmt.Sprint("g", i)
+	}
+	c.last = 0 // another process, which sees what there is
+	stays, next := gateway("shop", "g49", 443), gateway("shop", "next", 443)
+	c.reconcile(stays, next)
+	if in := c.ports(next)[443]; seen[in] != "" {
+		t.Errorf("after a restart %s's internal port %d is handed out", seen[in], in)
+	}
+	// At the end it begins anew.
+	c.last = front.LastPort
+	more := gateway("shop", "more", 443)
+	c.reconcile(stays, more)
+	if in := c.ports(more)[443]; in != front.FirstPort {
+		t.Errorf("after the last port comes %d", in)
 	}
 }
 
