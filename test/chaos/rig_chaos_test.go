@@ -169,14 +169,18 @@ func (r *rig) eventually(what string, is func(context.Context) error) {
 	defer cancel()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
+	var last error // but for that of an attempt which was cut short
 	for {
 		err := is(ctx)
 		if err == nil {
 			return
 		}
+		if ctx.Err() == nil || last == nil {
+			last = err
+		}
 		select {
 		case <-ctx.Done():
-			r.fatal(fmt.Errorf("%s: not after %s: %w", what, patience, err))
+			r.fatal(fmt.Errorf("%s: not after %s: %w", what, patience, last))
 		case <-tick.C:
 		}
 	}
@@ -194,7 +198,14 @@ func want(got, want string) error {
 func (r *rig) fatal(err error) {
 	r.Helper()
 	programs, programsErr := r.node().Programs(context.WithoutCancel(r.Context()))
-	r.Fatalf("%v\n--- programs: %+v, %v%s", err, programs, programsErr, r.now.State(r.Context()))
+	var tenants strings.Builder
+	for _, tenant := range []string{stays, goes} {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), 10*time.Second)
+		text, textErr := r.cluster.Kubectl(ctx, "", "get", "pods,endpointslices,httproutes,gateways", "--namespace="+tenant, "--output=wide", "--request-timeout=5s")
+		cancel()
+		fmt.Fprintf(&tenants, "\n--- %s: %v\n%s", tenant, textErr, text)
+	}
+	r.Fatalf("%v\n--- programs: %+v, %v%s%s", err, programs, programsErr, tenants.String(), r.now.State(r.Context()))
 }
 
 // ask is a GET's answer; an error if there is none.
@@ -236,6 +247,23 @@ func (r *rig) says(address, path, text string) {
 			err = errors.New(body)
 		}
 		return err
+	})
+}
+
+// positive waits until a pod's metric without labels is more than nothing.
+func (r *rig) positive(pod, metric string) {
+	r.Helper()
+	r.eventually(metric+" of "+pod, func(ctx context.Context) error {
+		_, page, err := r.ask(ctx, "http://"+pod+":8080/metrics", "")
+		if err != nil {
+			return err
+		}
+		_, rest, there := strings.Cut(page, "\n"+metric+" ")
+		value, _, _ := strings.Cut(rest, "\n")
+		if !there || value == "0" {
+			return fmt.Errorf("it is %q", value)
+		}
+		return nil
 	})
 }
 

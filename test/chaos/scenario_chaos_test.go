@@ -60,7 +60,7 @@ func TestNoRequestIsLostWhen(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tenant := range []string{stays, goes} {
-		r.kubectl(strings.ReplaceAll(string(manifest), "NAMESPACE", tenant), "apply", "-f", "-")
+		r.kubectl(strings.NewReplacer("NAMESPACE", tenant, "IMAGE", release.ProbeImage).Replace(string(manifest)), "apply", "-f", "-")
 	}
 	for _, tenant := range []string{stays, goes} {
 		r.answers(r.address(tenant), shop, http.StatusOK)
