@@ -18,9 +18,23 @@ func (p *Pipeline) Recall(ctx context.Context) error {
 	convicted, err := p.c.Store.Load(ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.kept = convicted
+	p.kept, p.known = convicted, true
 	p.court.Recall(convicted)
 	return err
+}
+
+// Save has who is convicted saved, whether it has changed or not: what is in the store is
+// somebody else's. Before what is there was read it does nothing.
+func (p *Pipeline) Save() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.known {
+		return
+	}
+	select {
+	case p.unsaved <- struct{}{}:
+	default: // it will be
+	}
 }
 
 // keep saves who is convicted whenever that has changed, until ctx is done. Nothing waits

@@ -118,6 +118,7 @@ type Pipeline struct {
 	ports   map[string][]uint32                  // bound ports of each proxy, as of the last pulse
 	guilty  map[object.Key]string                // what is in quarantine, and why
 	kept    map[object.Key]quarantine.Conviction // what the store has, or is about to be given
+	known   bool                                 // what the store had is in kept
 	shared  *resource.Resource                   // what every scope has beside its own; nil: nothing
 	synced  bool
 }

@@ -1,6 +1,6 @@
-// Package docket keeps the convictions of a court in a file, so that a controller that
-// starts again does not have to search for what it had found, and still knows which
-// version of a convicted object Envoy accepted.
+// Package docket keeps the convictions of a court, in a file or in a ConfigMap, so that a
+// controller that starts again does not have to search for what it had found, and still
+// knows which version of a convicted object Envoy accepted.
 package docket
 
 import (
@@ -45,43 +45,65 @@ func (f File) Load(context.Context) (map[object.Key]quarantine.Conviction, error
 	if err != nil {
 		return nil, fmt.Errorf("read convictions: %w", err)
 	}
-	var entries []entry
-	if err := json.Unmarshal(text, &entries); err != nil {
-		return nil, fmt.Errorf("read convictions in %s: %w", f.Path, err)
-	}
-	out := make(map[object.Key]quarantine.Conviction, len(entries))
-	var bad []error
-	for _, e := range entries {
-		k, v, err := e.decode()
-		if err != nil {
-			bad = append(bad, fmt.Errorf("read convictions in %s: %w", f.Path, err))
-			continue
-		}
-		out[k] = v
-	}
-	return out, errors.Join(bad...)
+	return decode(text, f.Path)
 }
 
 // Save replaces what is saved.
 func (f File) Save(_ context.Context, convicted map[object.Key]quarantine.Conviction) error {
+	entries, err := encode(convicted)
+	if err != nil {
+		return err
+	}
+	text, err := format(entries)
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(f.Path, text, 0o600)
+}
+
+// encode lists convictions, sorted.
+func encode(convicted map[object.Key]quarantine.Conviction) ([]entry, error) {
 	entries := make([]entry, 0, len(convicted))
 	for k, v := range convicted {
 		e := entry{Object: k.String(), Content: hex.EncodeToString(v.Content[:]), TypeURL: v.Resource.TypeURL, Resource: v.Resource.Name, Detail: v.Detail}
 		if v.Instead != nil {
 			text, err := json.Marshal(v.Instead)
 			if err != nil {
-				return fmt.Errorf("encode conviction of %s: %w", k, err)
+				return nil, fmt.Errorf("encode conviction of %s: %w", k, err)
 			}
 			e.Instead = text
 		}
 		entries = append(entries, e)
 	}
 	slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.Object, b.Object) })
+	return entries, nil
+}
+
+func format(entries []entry) ([]byte, error) {
 	text, err := json.MarshalIndent(entries, "", " ")
 	if err != nil {
-		return fmt.Errorf("encode convictions: %w", err)
+		return nil, fmt.Errorf("encode convictions: %w", err)
 	}
-	return atomicfile.Write(f.Path, append(text, '\n'), 0o600)
+	return append(text, '\n'), nil
+}
+
+// decode reads convictions from a place; what can be read is returned also with an error.
+func decode(text []byte, place string) (map[object.Key]quarantine.Conviction, error) {
+	var entries []entry
+	if err := json.Unmarshal(text, &entries); err != nil {
+		return nil, fmt.Errorf("read convictions in %s: %w", place, err)
+	}
+	out := make(map[object.Key]quarantine.Conviction, len(entries))
+	var bad []error
+	for _, e := range entries {
+		k, v, err := e.decode()
+		if err != nil {
+			bad = append(bad, fmt.Errorf("read convictions in %s: %w", place, err))
+			continue
+		}
+		out[k] = v
+	}
+	return out, errors.Join(bad...)
 }
 
 func (e entry) decode() (object.Key, quarantine.Conviction, error) {
