@@ -52,13 +52,21 @@ func (c *controller) kubernetes() (platform, error) {
 	if err != nil {
 		return platform{}, err
 	}
+	keeper, err := c.makeKeeper(config)
+	if err != nil {
+		return platform{}, err
+	}
+	convictions, err := c.makeDocket(config)
+	if err != nil {
+		return platform{}, err
+	}
 	// Where proxies see it: with the roots that they trust.
 	epochs, err := sourcekube.EpochIn(config, types.NamespacedName{Namespace: c.f.releaseNamespace, Name: cakube.BundleName})
 	if err != nil {
 		return platform{}, err
 	}
 	source, err := sourcekube.New(sourcekube.Config{
-		Client: config, Withheld: types.NamespacedName{Namespace: c.f.releaseNamespace, Name: c.f.caSecret}, Seen: c.showStatus(sink), Epochs: epochs, Registerer: c.metrics, Log: c.log,
+		Client: config, Withheld: types.NamespacedName{Namespace: c.f.releaseNamespace, Name: c.f.caSecret}, Seen: c.showStatus(sink), Epochs: epochs, Memory: keeper, Registerer: c.metrics, Log: c.log,
 	})
 	if err != nil {
 		return platform{}, err
@@ -105,6 +113,7 @@ func (c *controller) kubernetes() (platform, error) {
 		{Name: "provisioning", Run: fronts.Run},
 		{Name: "verdicts", Run: func(ctx context.Context) error { return c.verdicts.tell(ctx, c.events, c.pipeline.Object) }},
 		{Name: "classes in use", Run: classes.Run},
+		{Name: "last good versions", Run: keeper.Run},
 	})
 	if err != nil {
 		return platform{}, err
@@ -116,14 +125,16 @@ func (c *controller) kubernetes() (platform, error) {
 		attester:  reviewer,
 		owners:    owners,
 		sink:      leaderSink{sink, term},
+		docket:    leaderDocket{convictions, term},
 		fronts:    observed{fronts, classes},
-		follow:    source.Run,
+		follow:    looking(source.Run, keeper),
 		lacks:     source.Lacks,
 		bootstrap: listening(c.f.discoveryBind, c.f.bootstrapPort),
 		stream:    listening(c.f.discoveryBind, c.f.streamPort),
 		parts: append(c.ports(),
 			leader,
 			run.Part{Name: "events", Run: c.events.Run},
+			run.Part{Name: "looks at last good versions", Run: func(ctx context.Context) error { return c.watchKey(ctx, keeper) }},
 			run.Part{Name: "inspection", Run: func(ctx context.Context) error {
 				return inspect.ServeLoopback(ctx, c.f.inspectPort, c.handler())
 			}},

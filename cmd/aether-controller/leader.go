@@ -66,6 +66,7 @@ func (c *controller) reign(term *election.Term) run.Part {
 		return term.Run(ctx, func() {
 			c.statuses.Lead(true)
 			c.ca.Look()
+			c.pipeline.Save()
 		})
 	}}
 }

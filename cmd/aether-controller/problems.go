@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,8 +29,9 @@ type problems struct {
 	log     *slog.Logger
 
 	mu       sync.Mutex
-	manifest []source.Problem // the source's
-	ca       []source.Problem // at most one
+	manifest []source.Problem          // the source's
+	ca       []source.Problem          // at most one
+	memory   map[string]source.Problem // of what is left to the next process, by place
 }
 
 // set takes what is wrong with the source.
@@ -122,8 +124,33 @@ func (p *problems) setCA(dir string, err error, inUse bool) {
 	p.ca = []source.Problem{now}
 }
 
+// setMemory takes what is not left, at a place, to the controller that comes next; nil: everything is.
+func (p *problems) setMemory(place string, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	old, was := p.memory[place]
+	if err == nil {
+		if was {
+			delete(p.memory, place)
+			p.moments.Add(time.Now(), journal.Mended, place+": nothing is wrong with it any more", nil)
+		}
+		return
+	}
+	if was && old.Message == err.Error() {
+		return
+	}
+	now := source.Problem{Severity: source.Warning, Object: place, Message: err.Error(), Since: time.Now()}
+	p.moments.Add(time.Now(), journal.Problem, now.String(), now)
+	p.log.Warn("not everything survives a restart", logkey.Object, place, logkey.Reason, now.Message)
+	if p.memory == nil {
+		p.memory = map[string]source.Problem{}
+	}
+	p.memory[place] = now
+}
+
 func (p *problems) get() []source.Problem {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Concat([]source.Problem{}, p.ca, p.manifest)
+	memory := slices.SortedFunc(maps.Values(p.memory), func(a, b source.Problem) int { return strings.Compare(a.Object, b.Object) })
+	return slices.Concat([]source.Problem{}, p.ca, memory, p.manifest)
 }

@@ -47,6 +47,7 @@ type rig struct {
 	boot    int
 	backend *httptest.Server
 	client  *http.Client
+	change  func(bootstrap []byte) []byte // what Envoys are started with; nil: what proxies write
 }
 
 func newRig(t *testing.T) *rig {
@@ -141,10 +142,7 @@ func (r *rig) start(name string, args ...string) *exec.Cmd {
 		r.Fatal(err)
 	}
 	r.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		force := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
-		_ = cmd.Wait()
-		force.Stop()
+		end(cmd)
 		_ = out.Close()
 		if r.Failed() {
 			text, _ := os.ReadFile(log)
@@ -154,16 +152,26 @@ func (r *rig) start(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-func (r *rig) startController() {
+// end has a program end, if it has not.
+func end(cmd *exec.Cmd) {
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	force := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
+	_ = cmd.Wait()
+	force.Stop()
+}
+
+func (r *rig) startController(args ...string) *exec.Cmd {
 	r.Helper()
-	r.start(filepath.Join(r.dir, "aether-controller"), "--kubeconfig="+r.server.Kubeconfig, "--release-namespace="+namespace, "--bind=127.0.0.1",
-		"--discovery-bind=127.0.0.1", "--discovery-port="+strconv.Itoa(r.stream), "--discovery-bootstrap-port="+strconv.Itoa(r.boot),
-		"--inspect-port="+strconv.Itoa(r.port()))
+	return r.start(filepath.Join(r.dir, "aether-controller"), append([]string{
+		"--kubeconfig=" + r.server.Kubeconfig, "--release-namespace=" + namespace, "--bind=127.0.0.1",
+		"--discovery-bind=127.0.0.1", "--discovery-port=" + strconv.Itoa(r.stream), "--discovery-bootstrap-port=" + strconv.Itoa(r.boot),
+		"--inspect-port=" + strconv.Itoa(r.port()),
+	}, args...)...)
 }
 
 // startProxy runs a proxy as the pod of that name, which has what a pod has of the
-// API: a token and the trust bundle.
-func (r *rig) startProxy(pod string) {
+// API: a token and the trust bundle. Of what it kept earlier it has nothing.
+func (r *rig) startProxy(pod string) (stop func()) {
 	r.Helper()
 	var bundle string
 	r.eventually("the trust bundle", func(ctx context.Context) bool {
@@ -193,18 +201,40 @@ func (r *rig) startProxy(pod string) {
 		return path
 	}
 	bootstrap := filepath.Join(r.dir, "bootstrap.json")
-	r.start(filepath.Join(r.dir, "aether-proxy"),
+	for _, path := range []string{bootstrap, filepath.Join(r.dir, "last-good")} {
+		if err := os.RemoveAll(path); err != nil {
+			r.Fatal(err)
+		}
+	}
+	proxy := r.start(filepath.Join(r.dir, "aether-proxy"),
 		"--discovery-endpoint=https://127.0.0.1:"+strconv.Itoa(r.stream), "--discovery-bootstrap-endpoint=https://127.0.0.1:"+strconv.Itoa(r.boot),
 		"--discovery-sa-token-path="+file("token", token.Status.Token), "--discovery-ca-bundle-path="+file("ca.crt", bundle),
 		"--discovery-server-id=spiffe://cluster.local/ns/"+namespace+"/sa/aether-controller", "--proxy-id="+pod, "--scope=shared",
 		"--xds-socket="+filepath.Join(r.dir, "xds.sock"), "--envoy-admin-socket="+filepath.Join(r.dir, "admin.sock"),
 		"--envoy-bootstrap="+bootstrap, "--last-good-dir="+filepath.Join(r.dir, "last-good"), "--inspect-socket="+filepath.Join(r.dir, "inspect.sock"))
 	r.eventually("Envoy's bootstrap", func(context.Context) bool { _, err := os.Stat(bootstrap); return err == nil })
-	envoy := os.Getenv("AETHER_ENVOY")
-	if envoy == "" {
+	program := os.Getenv("AETHER_ENVOY")
+	if program == "" {
 		r.Fatal("AETHER_ENVOY is not set: run make cluster-test")
 	}
-	r.start(envoy, "--config-path", bootstrap, "--log-level", "info", "--concurrency", "1", "--disable-hot-restart")
+	envoy := r.start(program, "--config-path", r.amend(bootstrap), "--log-level", "info", "--concurrency", "1", "--disable-hot-restart")
+	return func() { end(envoy); end(proxy) }
+}
+
+// amend returns a file of the bootstrap as the test wants it.
+func (r *rig) amend(bootstrap string) string {
+	if r.change == nil {
+		return bootstrap
+	}
+	text, err := os.ReadFile(bootstrap)
+	if err != nil {
+		r.Fatal(err)
+	}
+	changed := bootstrap + ".changed.json"
+	if err := os.WriteFile(changed, r.change(text), 0o600); err != nil {
+		r.Fatal(err)
+	}
+	return changed
 }
 
 func (r *rig) eventually(what string, is func(context.Context) bool) {

@@ -43,8 +43,10 @@ type Config struct {
 	// differs in is handed out. It is called by several goroutines, must not keep or change the
 	// object, and must not block. Nil: nobody looks.
 	Seen func(object.Key, object.Object)
-	Log  *slog.Logger     // nil: none
-	Now  func() time.Time // nil: time.Now
+	// Memory is asked before anything is followed; nil: this process begins with no past.
+	Memory Memory
+	Log    *slog.Logger     // nil: none
+	Now    func() time.Time // nil: time.Now
 
 	Registerer prometheus.Registerer // nil: no metrics
 }
@@ -57,6 +59,7 @@ type Source struct {
 	epochs Epochs
 	held   types.NamespacedName
 	seen   func(object.Key, object.Object)
+	past   *past
 	stale  time.Duration
 	log    *slog.Logger
 	now    func() time.Time
@@ -86,7 +89,7 @@ func New(c Config) (*Source, error) {
 			return nil, fmt.Errorf("register source metrics: %w", err)
 		}
 	}
-	return &Source{config: c.Client, scheme: scheme, intake: in, epochs: c.Epochs, held: c.Withheld, seen: c.Seen, stale: c.Stale, log: c.Log, now: c.Now}, nil
+	return &Source{config: c.Client, scheme: scheme, intake: in, epochs: c.Epochs, held: c.Withheld, seen: c.Seen, past: &past{memory: c.Memory}, stale: c.Stale, log: c.Log, now: c.Now}, nil
 }
 
 // Run follows the API until ctx is done, which is no error, and calls sink from this
@@ -100,6 +103,9 @@ func (s *Source) Run(ctx context.Context, sink func(context.Context, source.Batc
 	defer running.Wait()
 	defer cancel()
 
+	if err := s.past.recall(ctx, s.intake); err != nil {
+		return nil
+	}
 	f := &followers{source: s, running: &running, kinds: map[object.Kind]*follower{}}
 	d := &definitions{
 		kinds: map[string]kind{}, intake: s.intake, served: map[string]types.UID{}, stale: map[string]bool{},
@@ -177,7 +183,7 @@ type follower struct {
 func (f *followers) start(ctx context.Context, k kind) {
 	one := f.kinds[k.Name]
 	if one == nil {
-		one = &follower{mirror: newMirror(k, f.source.intake, f.source.seen), done: make(chan struct{})}
+		one = &follower{mirror: newMirror(k, f.source.intake, f.source.seen, f.source.past), done: make(chan struct{})}
 		close(one.done)
 		f.kinds[k.Name] = one
 	}

@@ -23,7 +23,8 @@ type mirror struct {
 	kind   kind
 	intake *intake
 	seen   func(object.Key, object.Object) // nil: nobody looks
-	doubts chan struct{}                   // capacity 1: there are deletions in doubt; taken by confirm
+	past   *past
+	doubts chan struct{} // capacity 1: there are deletions in doubt; taken by confirm
 
 	mu      sync.Mutex                   // guards what follows
 	objects map[object.Key]object.Object // as the API has them, the first of versions that differ in nothing that is read
@@ -43,9 +44,9 @@ var (
 	_ cache.ReflectorBookmarkStore = (*mirror)(nil)
 )
 
-func newMirror(k kind, in *intake, seen func(object.Key, object.Object)) *mirror {
+func newMirror(k kind, in *intake, seen func(object.Key, object.Object), p *past) *mirror {
 	return &mirror{
-		kind: k, intake: in, seen: seen, doubts: make(chan struct{}, 1),
+		kind: k, intake: in, seen: seen, past: p, doubts: make(chan struct{}, 1),
 		objects: map[object.Key]object.Object{}, behind: map[object.Key]object.Object{}, doubted: map[object.Key]uint64{},
 	}
 }
@@ -159,11 +160,15 @@ func (m *mirror) set(changes []object.Change, o object.Object) []object.Change {
 	why := material.Problem(o)
 	m.intake.report(k.String(), source.Refused, why)
 	if why == "" {
-		delete(m.behind, k)
+		m.admit(k)
 		return append(changes, object.Change{Key: k, Object: o})
 	}
 	if _, already := m.behind[k]; !already {
+		if !known {
+			old = m.past.of(k, o.GetUID())
+		}
 		m.behind[k] = old
+		m.past.keep(k, old)
 	}
 	return append(changes, object.Change{Key: k, Object: m.behind[k], Refused: why})
 }
@@ -182,11 +187,20 @@ func (m *mirror) remove(changes []object.Change, k object.Key) []object.Change {
 // drop forgets an object.
 func (m *mirror) drop(k object.Key) object.Change {
 	delete(m.objects, k)
-	if _, was := m.behind[k]; was {
-		delete(m.behind, k)
+	if m.admit(k) {
 		m.intake.report(k.String(), "", "")
 	}
 	return object.Change{Key: k}
+}
+
+// admit forgets what was in effect in an object's place; it reports whether something was.
+func (m *mirror) admit(k object.Key) bool {
+	_, was := m.behind[k]
+	if was {
+		delete(m.behind, k)
+		m.past.keep(k, nil)
+	}
+	return was
 }
 
 func (m *mirror) key(o object.Object) object.Key {

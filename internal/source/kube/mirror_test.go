@@ -25,7 +25,7 @@ func read(t *testing.T, name object.Kind) reader {
 	in.complete()
 	all := kinds(types.NamespacedName{})
 	i := slices.IndexFunc(all, func(k kind) bool { return k.Name == name })
-	return reader{in, newMirror(all[i], in, nil)}
+	return reader{in, newMirror(all[i], in, nil, &past{})}
 }
 
 func (r reader) changes(t *testing.T) []object.Change {
@@ -95,7 +95,7 @@ func TestTheContentOfTheWithheldSecretIsNotTakenIn(t *testing.T) {
 	in := newIntake(1, time.Now)
 	in.complete()
 	all := kinds(types.NamespacedName{Namespace: "aether-system", Name: "ca"})
-	r := reader{in, newMirror(all[slices.IndexFunc(all, func(k kind) bool { return k.Name == object.Secret })], in, nil)}
+	r := reader{in, newMirror(all[slices.IndexFunc(all, func(k kind) bool { return k.Name == object.Secret })], in, nil, &past{})}
 	secret := func(namespace string) *corev1.Secret {
 		return &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "ca", ResourceVersion: "1"}, Type: corev1.SecretTypeTLS,
