@@ -65,6 +65,7 @@ type planner struct {
 	plan  Plan
 	there map[key.Name]*corev1.Service
 	used  map[key.Name]bool
+	named map[key.Name]string // the Gateway, as annotations have it, whose Service is to have the name
 }
 
 // Services decides which Services there are to be. Those that are not ours are left alone,
@@ -75,7 +76,7 @@ type planner struct {
 // after Linger gone. When each began is written on it.
 func Services(in Input) Plan {
 	p := planner{
-		Input: in, there: map[key.Name]*corev1.Service{}, used: map[key.Name]bool{},
+		Input: in, there: map[key.Name]*corev1.Service{}, used: map[key.Name]bool{}, named: map[key.Name]string{},
 		plan: Plan{Lacks: map[key.Name]condition.Problem{}, Stay: map[key.Name]bool{}},
 	}
 	for _, s := range in.Existing {
@@ -92,7 +93,11 @@ func Services(in Input) Plan {
 		if gw.Dedicated {
 			now[gw.Gateway], before[gw.Gateway] = own, shared
 		}
-		p.used[now[gw.Gateway].at] = true
+		at := now[gw.Gateway].at
+		p.used[at] = true
+		if old := p.there[at]; p.named[at] == "" || old != nil && front.Ours(old, gw.Gateway) {
+			p.named[at] = gw.Gateway.String()
+		}
 	}
 	p.keep()
 	ports := p.allocate(now, before)
@@ -143,7 +148,9 @@ func (p *planner) keep() {
 func (p *planner) decide(now, before slot, ports allocations) {
 	if now.now != nil && now.ours() == nil {
 		p.plan.Lacks[now.Gateway] = condition.Problemf(gatewayv1.GatewayReasonInvalid, "Service %s exists and is not this Gateway's", now.at)
-		if managed(now.now) { // it is of one that has no right to the name
+		// One of a Gateway that has no right to the name goes. The graph sees to it that no two
+		// Gateways want one name; if they do, this takes nothing from either.
+		if managed(now.now) && p.named[now.at] == now.Gateway.String() {
 			p.plan.Delete = append(p.plan.Delete, now.now)
 		}
 	} else if !p.Refused[now.Gateway] || now.now != nil {

@@ -192,6 +192,25 @@ func TestAServiceThatIsNotOursIsLeftAlone(t *testing.T) {
 	}
 }
 
+// That two Gateways want one name is not to happen. If it does, what one has stays.
+func TestAServiceThatTwoWantIsNotTakenFromTheOneThatHasIt(t *testing.T) {
+	for name, has := range map[string]int{"the dedicated one": 0, "the shared one": 1} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster()
+			both := []front.Front{gateway(namespace, "shop-web", 80), gateway("shop", "web", 80)}
+			both[0].Dedicated = true
+			if ownAt(both[0]) != at(both[1]) {
+				t.Fatalf("%s and %s: want one name", ownAt(both[0]), at(both[1]))
+			}
+			c.reconcile(both[has])
+			p := c.reconcile(both...)
+			if len(p.Apply)+len(p.Delete) != 0 || p.Lacks[both[1-has].Gateway].Message == "" {
+				t.Errorf("plan %+v, want only a complaint of the other", p)
+			}
+		})
+	}
+}
+
 func TestNamesAreValidAndToldApart(t *testing.T) {
 	long := strings.Repeat("x", 60)
 	seen := map[string]string{}

@@ -244,20 +244,22 @@ func TestParametersThatAreGoneLeaveTheGatewayAsItWas(t *testing.T) {
 
 // Two that would have one name: the older has it, and the younger says so.
 func TestOfTwoGatewaysWithOneNameTheOlderHasIt(t *testing.T) {
-	dedicated := parametersOf("shop", "p", configv1.GatewayParametersSpec{Mode: ptr.To(configv1.GatewayModeDedicated)})
+	dedicated := configv1.GatewayParametersSpec{Mode: ptr.To(configv1.GatewayModeDedicated)}
 	for name, tt := range map[string]struct {
 		older, younger key.Name
 		classes        [2]string
-		parameters     string
+		parameters     [2]string
 	}{
-		"a shared Service":    {key.Name{Namespace: "a", Name: "b-c"}, key.Name{Namespace: "a-b", Name: "c"}, [2]string{"x", "x"}, ""},
-		"a dedicated account": {key.Name{Namespace: "shop", Name: "a"}, key.Name{Namespace: "shop", Name: "a-b"}, [2]string{"b-x", "x"}, "p"},
+		"a shared Service":                           {key.Name{Namespace: "a", Name: "b-c"}, key.Name{Namespace: "a-b", Name: "c"}, [2]string{"x", "x"}, [2]string{}},
+		"a shared Service that is a dedicated one's": {key.Name{Namespace: "aether-system", Name: "shop-web"}, key.Name{Namespace: "shop", Name: "web"}, [2]string{"x", "x"}, [2]string{"p"}},
+		"a dedicated Service that is a shared one's": {key.Name{Namespace: "shop", Name: "web"}, key.Name{Namespace: "aether-system", Name: "shop-web"}, [2]string{"x", "x"}, [2]string{1: "p"}},
+		"a dedicated account":                        {key.Name{Namespace: "shop", Name: "a"}, key.Name{Namespace: "shop", Name: "a-b"}, [2]string{"b-x", "x"}, [2]string{"p", "p"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, order := range [][2]int{{0, 1}, {1, 0}} {
 				r := newFronted(t)
-				r.apply(classOf("x"), classOf("b-x"), dedicated)
-				changes := []object.Change{gatewayOf(tt.older, tt.classes[0], tt.parameters, 1), gatewayOf(tt.younger, tt.classes[1], tt.parameters, 2)}
+				r.apply(classOf("x"), classOf("b-x"), parametersOf("shop", "p", dedicated), parametersOf("aether-system", "p", dedicated))
+				changes := []object.Change{gatewayOf(tt.older, tt.classes[0], tt.parameters[0], 1), gatewayOf(tt.younger, tt.classes[1], tt.parameters[1], 2)}
 				fronts := map[key.Name]*front.Front{}
 				for _, i := range order {
 					maps.Copy(fronts, r.apply(changes[i]).Fronts)

@@ -71,6 +71,20 @@ func (g ownGateway) servable() bool {
 // could be made.
 func (g ownGateway) kept() bool { return g.Held || !g.Rejected.IsZero() || g.Wants.IsZero() }
 
+// scopes are the proxies by which it is served, or is to be; each once.
+func (g ownGateway) scopes() []scope.Scope {
+	var out []scope.Scope
+	if !g.Wants.IsZero() {
+		out = append(out, g.Wants)
+	}
+	for _, at := range g.Places {
+		if at.Scope != g.Wants {
+			out = append(out, at.Scope)
+		}
+	}
+	return out
+}
+
 // computeGateway also claims what the Gateway cannot share with others.
 func (u *Units) computeGateway(c *sheet.Cell, n key.Name) ownGateway {
 	o, e, there := entry.See[*gatewayv1.Gateway](u.entries, c, n.Object(object.Gateway))
@@ -111,10 +125,21 @@ func (u *Units) computeGateway(c *sheet.Cell, n key.Name) ownGateway {
 			}
 		}
 	}
-	if u.config.Fronts && out.Wants.IsSharedPool() {
-		u.claims.Put(c, claim{service: front.SharedName(n, string(o.Spec.GatewayClassName))}, n, out.Created)
+	if u.config.Fronts {
+		for _, s := range out.scopes() {
+			u.claims.Put(c, claim{service: u.service(n, string(o.Spec.GatewayClassName), s)}, n, out.Created)
+		}
 	}
 	return out
+}
+
+// service is the name of the Service between a Gateway and the proxies of a scope. That of
+// a dedicated Gateway in the release namespace may be that of somebody's shared one.
+func (u *Units) service(n key.Name, class string, s scope.Scope) key.Name {
+	if s.IsSharedPool() {
+		return key.Name{Namespace: u.config.ReleaseNamespace, Name: front.SharedName(n, class)}
+	}
+	return key.Name{Namespace: n.Namespace, Name: front.OwnName(n, class)}
 }
 
 // site is where a Gateway is reached: as the installation says, or as the Services in front
@@ -150,24 +175,24 @@ func (u *Units) askFront(c *sheet.Cell, n key.Name) none {
 }
 
 // claim is something that only one Gateway can have: a port bound by the shared pool, the
-// identity of a dedicated Gateway's proxies, or the name of a shared one's Service.
+// identity of a dedicated Gateway's proxies, or a Service in front of it.
 type claim struct {
 	port    uint32
 	account key.Name
-	service string
+	service key.Name
 }
 
 // lost is why what a Gateway is to have is another's.
 func (u *Units) lost(c *sheet.Cell, n key.Name, gw ownGateway) condition.Problem {
-	if u.config.Fronts && gw.Wants.IsSharedPool() {
-		name := front.SharedName(n, gw.Front.Class)
-		if owner := u.owner.Get(c, claim{service: name}); owner != n {
-			return condition.Problemf(gatewayv1.GatewayReasonInvalid, "its Service would have the name %s, which is that of the older Gateway %s", name, owner)
-		}
-	}
 	if !gw.Wants.IsSharedPool() && gw.Account != (key.Name{}) {
 		if owner := u.owner.Get(c, claim{account: gw.Account}); owner != n {
 			return condition.Problemf(gatewayv1.GatewayReasonInvalid, "its proxies' ServiceAccount %s is that of the older Gateway %s", gw.Account.Name, owner)
+		}
+	}
+	if u.config.Fronts && !gw.Wants.IsZero() {
+		at := u.service(n, gw.Front.Class, gw.Wants)
+		if owner := u.owner.Get(c, claim{service: at}); owner != n {
+			return condition.Problemf(gatewayv1.GatewayReasonInvalid, "its Service would have the name %s, which is that of the older Gateway %s", at, owner)
 		}
 	}
 	return condition.Problem{}
