@@ -65,7 +65,7 @@ func serve(ctx context.Context, log *slog.Logger, l net.Listener, h http.Handler
 		return fmt.Errorf("serve %s: %w", l.Addr(), err)
 	case <-ctx.Done():
 		_ = srv.Close()
-		_ = <-served // that it was closed
+		<-served // that it was closed
 		return ctx.Err()
 	}
 }

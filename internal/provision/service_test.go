@@ -204,7 +204,12 @@ func TestAServiceThatTwoWantIsNotTakenFromTheOneThatHasIt(t *testing.T) {
 			}
 			c.reconcile(both[has])
 			p := c.reconcile(both...)
-			if len(p.Apply)+len(p.Delete) != 0 || p.Lacks[both[1-has].Gateway].Message == "" {
+			for _, a := range p.Apply {
+				if got := a.Annotations[front.OfAnnotation]; got != both[has].Gateway.String() {
+					t.Errorf("it is made %s's", got)
+				}
+			}
+			if len(p.Delete) != 0 || p.Lacks[both[1-has].Gateway].Message == "" || p.Lacks[both[has].Gateway].Message != "" {
 				t.Errorf("plan %+v, want only a complaint of the other", p)
 			}
 		})
