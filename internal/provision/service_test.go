@@ -172,6 +172,16 @@ func TestWhatIsAsWantedIsNotWritten(t *testing.T) {
 	if p := c.reconcile(gw); len(p.Apply) != 0 {
 		t.Error("an internal port that is free is as good as another: it was written")
 	}
+	for name, lose := range map[string]func(){
+		"label":      func() { delete(s.Labels, front.ManagedByLabel) },
+		"annotation": func() { delete(s.Annotations, front.OfAnnotation) },
+	} {
+		lose()
+		p := c.reconcile(gw)
+		if len(p.Apply) != 1 || len(p.Delete)+len(p.Lacks) != 0 {
+			t.Errorf("a Service that has lost its %s: plan %+v, want it put right", name, p)
+		}
+	}
 	s.Spec.Selector = map[string]string{"app": "evil"}
 	if p := c.reconcile(gw); len(p.Apply) != 1 {
 		t.Error("a selector that somebody changed was not put right")

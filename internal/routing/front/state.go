@@ -32,9 +32,16 @@ func Read(s *corev1.Service, gw key.Name) State {
 	}
 }
 
-// Ours reports whether an object is one that we made for a Gateway.
+// Ours reports whether an object that has the name of one in front of a Gateway is what we made
+// for it. Label and annotation say so each by itself, as somebody may have taken the other
+// off, for which the Gateway is not to go away; it is put back. The label alone does not if the
+// annotation names another Gateway.
 func Ours(o metav1.Object, gw key.Name) bool {
-	return o.GetLabels()[ManagedByLabel] == FieldManager && o.GetAnnotations()[OfAnnotation] == gw.String()
+	of, named := o.GetAnnotations()[OfAnnotation]
+	if !named {
+		return o.GetLabels()[ManagedByLabel] == FieldManager
+	}
+	return of == gw.String()
 }
 
 // Ports is the internal port of each of a Gateway's ports, as its Service has them.
