@@ -167,7 +167,8 @@ func judge(v fleet.Verdict, held string, wasLive bool) outcome {
 		// Ports are reported after answers: that one is not bound is believed after patience.
 		return outcome{awaited, metav1.ConditionFalse, ReasonUnavailable, "the port is not bound in " + names(v.Unbound)}
 	case v.IsLive(), wasLive:
-		return outcome{settled, metav1.ConditionTrue, string(gatewayv1.GatewayReasonProgrammed), "live in every proxy that counts" + behind(v)}
+		// Who is behind is not said: what is settled is not looked at again when they no longer are.
+		return outcome{settled, metav1.ConditionTrue, string(gatewayv1.GatewayReasonProgrammed), "live in every proxy that counts"}
 	case v.Total == 0:
 		return outcome{awaited, metav1.ConditionFalse, string(gatewayv1.GatewayReasonPending), "no proxy is connected and up to date yet" + behind(v)}
 	default:

@@ -211,6 +211,19 @@ func TestProxiesThatDoNotAnswerAreToldAfterPatience(t *testing.T) {
 	})
 }
 
+// What is live is not looked at again, so it must say nothing that ends by itself: that a
+// proxy was behind would stand there for good.
+func TestWhatIsLiveDoesNotNameWhoIsBehind(t *testing.T) {
+	play(t, func(t *testing.T, e *edge, en *status.Engine) {
+		e.set(fleet.Verdict{Total: 1, Live: 1, Laggards: []fleet.Laggard{{Proxy: "slow", Reason: fleet.LagNoAck}}})
+		en.Update([]routing.Status{routeStatus(1)})
+		lull()
+		if c := routeCondition(t, e.last(t)); c.Status != metav1.ConditionTrue || strings.Contains(c.Message, "slow") {
+			t.Fatalf("got %+v", c)
+		}
+	})
+}
+
 func TestARefusalIsToldAtOnceWithItsReasonAndClearsWhenItEnds(t *testing.T) {
 	play(t, func(t *testing.T, e *edge, en *status.Engine) {
 		en.Update([]routing.Status{routeStatus(1)})
