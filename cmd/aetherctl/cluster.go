@@ -130,7 +130,10 @@ func (i *instance) withoutController(ctx context.Context, w io.Writer, why error
 		return why
 	}
 	states, err := i.askProxies(ctx)
-	if err != nil || len(states) == 0 {
+	switch {
+	case err != nil && err.Error() == why.Error(): // the same right is missing: once is enough
+		return why
+	case err != nil || len(states) == 0:
 		return errors.Join(why, err)
 	}
 	fmt.Fprintln(w, "What proxies say of themselves, as no controller can be asked:")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"aether.io/aether/internal/discovery/health"
 	"aether.io/aether/internal/fleet"
+	"aether.io/aether/internal/inspect"
 	"aether.io/aether/internal/remote"
 )
 
@@ -56,7 +58,10 @@ proxy-b: nothing listens there
 
 func TestWhatIsWrongOnAClusterIsNamed(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	f := findings{settled: true, problems: []problem{
+	unknown := `{"conditions":[{"type":"UnknownFields","status":"True","reason":"UnknownFields","message":"proxy.new"}]}`
+	f := findings{settled: true, cluster: true, docs: []inspect.StatusDocument{
+		{Kind: "MeshConfig", Namespace: "shop", Name: "default", Status: json.RawMessage(unknown)},
+	}, problems: []problem{
 		{File: "Secret aether-system/ca", Message: "CA Secret absent and mode=external", Severity: "Refused"},
 		{Object: "CustomResourceDefinition/gateways.gateway.networking.k8s.io", Message: "is not installed", Severity: "Refused"},
 		{Object: "watch of HTTPRoute", Message: "nothing was heard of it", Severity: "Warning"},
@@ -66,7 +71,8 @@ func TestWhatIsWrongOnAClusterIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `
-4 to look at:
+5 to look at:
+  MeshConfig/shop/default: UnknownFields: proxy.new
   Secret aether-system/ca: CA Secret absent and mode=external
   CustomResourceDefinition/gateways.gateway.networking.k8s.io: is not installed
   watch of HTTPRoute: nothing was heard of it

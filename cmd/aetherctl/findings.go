@@ -20,6 +20,7 @@ type findings struct {
 	settled  bool     // nothing is still being worked out
 	problems []problem
 	behind   []fleet.Proxy // proxies that do not run what they should
+	cluster  bool          // there are no files, whose problems would tell of unknown fields
 }
 
 // unsettled is how long it is waited for what is still being worked out.
@@ -43,7 +44,7 @@ func (i *instance) findings(ctx context.Context) (findings, error) {
 		case <-time.After(unsettled / 20):
 		}
 	}
-	f := findings{docs: all.Documents, idle: all.Idle, settled: all.Settled}
+	f := findings{docs: all.Documents, idle: all.Idle, settled: all.Settled, cluster: i.cluster != nil}
 	if err := i.controller.Get(ctx, inspect.ProblemsPath, &f.problems); err != nil {
 		return f, err
 	}
@@ -59,7 +60,11 @@ func (i *instance) findings(ctx context.Context) (findings, error) {
 func (f findings) toLookAt() []string {
 	var list []string
 	for _, d := range f.docs {
-		for _, t := range view.Trouble(d) {
+		trouble := view.Trouble(d)
+		if f.cluster {
+			trouble = append(trouble, view.UnknownFields(d)...)
+		}
+		for _, t := range trouble {
 			list = append(list, view.ObjectName(d)+": "+t)
 		}
 	}
@@ -157,6 +162,7 @@ func (f findings) pick(q query) (findings, error) {
 	}
 	return findings{
 		settled:  f.settled,
+		cluster:  f.cluster,
 		docs:     keep(f.docs, func(d inspect.StatusDocument) bool { return q.has(view.ObjectName(d)) }),
 		idle:     keep(f.idle, q.has),
 		problems: keep(f.problems, func(p problem) bool { return p.Severity != ignored && (p.Object == "" || q.has(p.Object)) }),

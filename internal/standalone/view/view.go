@@ -144,6 +144,24 @@ func Parts(d inspect.StatusDocument) ([]Conditioned, error) {
 	return out, nil
 }
 
+// UnknownFields is what an object's status says of fields that have no effect. It is for where no
+// file is named for them.
+func UnknownFields(d inspect.StatusDocument) []string {
+	parts, err := Parts(d)
+	if err != nil {
+		return nil // Trouble has said so
+	}
+	var out []string
+	for _, p := range parts {
+		for _, c := range p.Conditions {
+			if c.Type == configv1.MeshConfigUnknownFields && c.Status == metav1.ConditionTrue {
+				out = append(out, c.Type+": "+c.Message)
+			}
+		}
+	}
+	return out
+}
+
 // Trouble is what in an object's status is not as it should be, a sentence each. What
 // only follows from something more telling is left out, but for that a listener is not served
 // for it; and so is what another condition has said, and unknown fields: the file that has
