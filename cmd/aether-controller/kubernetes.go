@@ -35,12 +35,28 @@ const (
 	clientBurst = 1000
 )
 
+// clientConfig is that of the file, or of the pod if there is none.
+func clientConfig(file string) (*rest.Config, error) {
+	if file == "" {
+		config, err := rest.InClusterConfig()
+		if err != nil {
+			return nil, fmt.Errorf("no --kubeconfig, and this is no pod: %w", err)
+		}
+		return config, nil
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", file)
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	return config, nil
+}
+
 // kubernetes is a controller of a cluster. There may be several: each serves proxies, and
 // what only one may do, the leader does.
 func (c *controller) kubernetes() (platform, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", c.f.kubeconfig) // empty: that of the pod
+	config, err := clientConfig(c.f.kubeconfig)
 	if err != nil {
-		return platform{}, fmt.Errorf("--kubeconfig: %w", err)
+		return platform{}, err
 	}
 	config.QPS, config.Burst = clientQPS, clientBurst
 	config.UserAgent = rest.DefaultKubernetesUserAgent() // so that audit logs say who it was
