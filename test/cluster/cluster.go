@@ -217,11 +217,16 @@ func (u *up) publish(admin string) error {
 	if err := atomicfile.Write(u.Kubeconfig(), text, 0o600); err != nil {
 		return err
 	}
-	link := u.path("kubectl")
-	if now, err := os.Readlink(link); err == nil && now == u.kubernetes {
+	return u.Offer("kubectl", u.kubernetes)
+}
+
+// Offer puts a program, by a name, beside the kubeconfig, where people have it in their PATH.
+func (c Cluster) Offer(name, program string) error {
+	link := c.path(name)
+	if now, err := os.Readlink(link); err == nil && now == program {
 		return nil
 	}
-	return errors.Join(os.RemoveAll(link), os.Symlink(u.kubernetes, link))
+	return errors.Join(os.RemoveAll(link), os.Symlink(program, link))
 }
 
 // Down removes the cluster with everything in it. It is no error if there is none.

@@ -95,6 +95,9 @@ func install(ctx context.Context, c cluster.Cluster, envoy, values string) error
 	if err != nil {
 		return err
 	}
+	if err := c.Offer("helm", helm); err != nil {
+		return err
+	}
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -112,6 +115,7 @@ func install(ctx context.Context, c cluster.Cluster, envoy, values string) error
 	}
 	fmt.Print(`Aether is installed. To see it serve:
   kubectl apply -f examples/kubernetes
+  kubectl wait --for=condition=Available deployment/shop --timeout=60s
   kubectl wait --for=condition=Programmed gateway/web --timeout=60s
   curl -H 'Host: shop.example.com' http://$(kubectl get gateway web -o jsonpath='{.status.addresses[0].value}')/
 `)

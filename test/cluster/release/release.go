@@ -125,7 +125,7 @@ func (r Release) Install(ctx context.Context, name, chart string, args ...string
 // complained of. It keeps its files in the cluster's folder.
 func (r Release) Helm(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, r.Config.Helm, append(args, "--kubeconfig", r.Cluster.Kubeconfig(), "--namespace", Namespace)...)
-	home := filepath.Join(filepath.Dir(r.Cluster.Kubeconfig()), "helm")
+	home := filepath.Join(filepath.Dir(r.Cluster.Kubeconfig()), "helm-home")
 	cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
 	out, err := cmd.Output()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
