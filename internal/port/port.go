@@ -5,13 +5,14 @@ package port
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
+	"aether.io/aether/internal/connlimit"
 	"aether.io/aether/internal/logkey"
 )
 
@@ -57,7 +58,7 @@ func serve(ctx context.Context, log *slog.Logger, l net.Listener, h http.Handler
 		ErrorLog:    slog.NewLogLogger(log.Handler(), slog.LevelDebug), // peers are not to fill the log
 	}
 	served := make(chan error, 1)
-	go func() { served <- srv.Serve(&bounded{Listener: l, of: map[string]int{}}) }()
+	go func() { served <- srv.Serve(connlimit.New(l, maxConnections, maxOfAddress)) }()
 	log.Debug("listening", logkey.Addr, l.Addr().String())
 	// Exits: serving ended, ctx is done.
 	select {
@@ -65,7 +66,9 @@ func serve(ctx context.Context, log *slog.Logger, l net.Listener, h http.Handler
 		return fmt.Errorf("serve %s: %w", l.Addr(), err)
 	case <-ctx.Done():
 		_ = srv.Close()
-		<-served // that it was closed
+		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("serve %s: %w", l.Addr(), err)
+		}
 		return ctx.Err()
 	}
 }
@@ -80,63 +83,4 @@ func bodiless(h http.Handler) http.Handler {
 		}
 		h.ServeHTTP(w, r)
 	})
-}
-
-// bounded closes connections past the bounds as they come.
-type bounded struct {
-	net.Listener
-
-	mu  sync.Mutex // guards what follows
-	all int
-	of  map[string]int // by the peer's address
-}
-
-// Accept implements net.Listener. Exits: a connection within the bounds, or the listener's end.
-func (b *bounded) Accept() (net.Conn, error) {
-	for {
-		c, err := b.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		peer := c.RemoteAddr().String()
-		if host, _, err := net.SplitHostPort(peer); err == nil {
-			peer = host
-		}
-		if b.take(peer) {
-			return &counted{Conn: c, release: sync.OnceFunc(func() { b.release(peer) })}, nil
-		}
-		_ = c.Close()
-	}
-}
-
-func (b *bounded) take(peer string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.all >= maxConnections || b.of[peer] >= maxOfAddress {
-		return false
-	}
-	b.all++
-	b.of[peer]++
-	return true
-}
-
-func (b *bounded) release(peer string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.all--
-	if b.of[peer]--; b.of[peer] == 0 {
-		delete(b.of, peer)
-	}
-}
-
-// counted is a connection that counts until it is closed.
-type counted struct {
-	net.Conn
-	release func()
-}
-
-// Close implements net.Conn.
-func (c *counted) Close() error {
-	defer c.release()
-	return c.Conn.Close()
 }

@@ -97,22 +97,6 @@ func TestOnePeerHasSoManyConnectionsAndNoMore(t *testing.T) {
 	}
 }
 
-func TestTheWholeIsBoundedToo(t *testing.T) {
-	b := &bounded{of: map[string]int{}}
-	for i := range maxConnections {
-		if !b.take(fmt.Sprint("peer", i)) {
-			t.Fatalf("connection %d was not taken", i)
-		}
-	}
-	if b.take("another") {
-		t.Fatal("a connection beyond the bound was taken")
-	}
-	b.release("peer0")
-	if !b.take("another") || len(b.of) != maxConnections {
-		t.Fatalf("%d peers", len(b.of))
-	}
-}
-
 func TestARequestWithABodyIsRefused(t *testing.T) {
 	address := start(t, ok)
 	for name, request := range map[string]string{

@@ -132,13 +132,17 @@ func observeListeners(own *[]metav1.Condition, listeners map[string]*[]metav1.Co
 	}
 }
 
-// applied is what is said of a MeshConfig: the worst of what is said of each scope that it reaches.
+// applied is what is said of a MeshConfig: the worst of what is said of each scope that it
+// reaches, by name if there are several and it is not the same of all.
 func applied(wanted routing.Status, verdicts []fleet.Verdict, held string, before *Document, note func(outcome) outcome) outcome {
 	var worst outcome
 	for i := range wanted.Live {
 		o := note(judge(verdicts[i], held, wasTrue(before, wanted.Generation, "", MeshApplied)))
 		if i == 0 || o.open > worst.open {
 			worst = o
+			if len(wanted.Live) > 1 && o.status != metav1.ConditionTrue {
+				worst.message = wanted.Live[i].Scope.String() + ": " + o.message
+			}
 		}
 	}
 	switch {

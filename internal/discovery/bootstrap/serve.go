@@ -15,14 +15,18 @@ import (
 	"google.golang.org/grpc/status"
 
 	discoveryv1 "aether.io/aether/api/discovery/v1"
+	"aether.io/aether/internal/connlimit"
 	"aether.io/aether/internal/discovery/listen"
 )
 
 const (
-	maxRequest = 64 << 10        // bytes of one message
-	maxHeaders = 8 << 10         // bytes of one header list
-	maxStreams = 4               // at once on one connection
-	stopWithin = 3 * time.Second // for requests in flight when we stop
+	// Of connections: a pod needs one, for a moment. One costs some 50 KiB.
+	maxConnections = 2048
+	maxOfAddress   = 128
+	maxRequest     = 64 << 10        // bytes of one message
+	maxHeaders     = 8 << 10         // bytes of one header list
+	maxStreams     = 4               // at once on one connection
+	stopWithin     = 3 * time.Second // for requests in flight when we stop
 )
 
 // ErrInsecure is returned for a listener that would accept less than TLS 1.3.
@@ -52,7 +56,7 @@ func (s *Server) Serve(ctx context.Context, lis net.Listener, conf *tls.Config) 
 	desc.Streams = nil // so that Stream does not exist here
 	g.RegisterService(&desc, s)
 
-	return listen.Serve(ctx, g, lis, stopWithin)
+	return listen.Serve(ctx, g, connlimit.New(lis, maxConnections, maxOfAddress), stopWithin)
 }
 
 // unhandled audits requests that gRPC itself refuses, before our handler has seen them.

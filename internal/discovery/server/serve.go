@@ -13,11 +13,16 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	discoveryv1 "aether.io/aether/api/discovery/v1"
+	"aether.io/aether/internal/connlimit"
 	"aether.io/aether/internal/discovery"
 	"aether.io/aether/internal/discovery/listen"
 )
 
 const (
+	// Of connections: a proxy needs one, and a second while it changes. Those that have not shown
+	// a certificate are closed when the handshake's deadline has passed.
+	maxConnections = 20000
+	maxOfAddress   = 1024
 	maxHeaders     = 8 << 10          // bytes of one header list
 	maxPerConn     = 4                // streams at once on one connection; a client needs one
 	maxIdle        = time.Minute      // of a connection without a stream
@@ -66,7 +71,7 @@ func (s *Server) Serve(ctx context.Context, lis net.Listener, conf *tls.Config) 
 		<-inner.Done()
 		s.stop()
 	})
-	err = listen.Serve(ctx, g, lis, stopWithin)
+	err = listen.Serve(ctx, g, connlimit.New(lis, maxConnections, maxOfAddress), stopWithin)
 	cancel()
 	running.Wait()
 	return err
