@@ -60,8 +60,10 @@ func TestConnectionsPastABoundAreClosedAndCountUntilTheyEnd(t *testing.T) {
 	}()
 	t.Cleanup(func() { _ = l.Close(); <-done })
 
-	if !served(t, dial(t, inner, "127.0.0.1")) || !served(t, dial(t, inner, "127.0.0.1")) {
-		t.Fatal("within the bounds it is not served")
+	for range 2 {
+		if !served(t, dial(t, inner, "127.0.0.1")) {
+			t.Fatal("within the bounds it is not served")
+		}
 	}
 	if served(t, dial(t, inner, "127.0.0.1")) {
 		t.Error("a third of one address is served")
