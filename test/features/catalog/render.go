@@ -31,7 +31,7 @@ func index(all []*example.Example) string {
 
 <!-- Made by "make generate" from the first line of each requests.yaml. -->
 
-[quickstart](quickstart) is where to begin. Each folder of [features](features) shows one feature:
+[quickstart](quickstart) is where to begin, and [kubernetes](kubernetes) on a cluster. Each folder of [features](features) shows one feature:
 manifests to read, and ` + "`requests.yaml`" + `, which says what requests are answered. A test sends every one of
 them to the real thing (` + "`make component`" + `); what its format can say is told by
 ` + "[its package](../test/features/example/example.go)" + `.
