@@ -52,8 +52,8 @@ func New(c Config) (Release, error) {
 	return Release{c}, nil
 }
 
-// Up installs Aether, or upgrades what there is, and returns when it is ready. An error has
-// the state of its pods.
+// Up installs Aether, or upgrades what there is, and returns when it is ready. Before an error it
+// prints the state of its pods.
 func (r Release) Up(ctx context.Context) error {
 	for _, step := range []struct {
 		name string
@@ -71,7 +71,8 @@ func (r Release) Up(ctx context.Context) error {
 	} {
 		began := time.Now()
 		if err := step.do(ctx); err != nil {
-			return fmt.Errorf("%s: %w%s", step.name, err, r.State(ctx))
+			fmt.Fprintln(r.Out, r.State(ctx)) // long, so what it was comes last
+			return fmt.Errorf("%s: %w", step.name, err)
 		}
 		if took := time.Since(began); took > time.Second {
 			fmt.Fprintf(r.Out, "%s: %.1f s\n", step.name, took.Seconds())
