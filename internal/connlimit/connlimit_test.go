@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"syscall"
 	"testing"
 	"time"
 
@@ -71,8 +72,8 @@ func TestConnectionsPastABoundAreClosedAndCountUntilTheyEnd(t *testing.T) {
 	if !served(t, dial(t, inner, "127.0.0.2")) {
 		t.Error("another address is not served")
 	}
-	if served(t, dial(t, inner, "127.0.0.3")) {
-		t.Error("a fourth in all is served")
+	if served(t, dial(t, inner, "127.0.0.2")) {
+		t.Error("a fourth in all is served to one that would have as many as any")
 	}
 	first := <-accepted
 	for range 2 { // closed twice, it counts once
@@ -86,5 +87,45 @@ func TestConnectionsPastABoundAreClosedAndCountUntilTheyEnd(t *testing.T) {
 	}
 	for range 3 {
 		_ = (<-accepted).Close()
+	}
+}
+
+// Those who hold many connections do not keep out one who asks for one.
+func TestWhenAllAreTakenTheOldestOfWhoHasTheMostGoes(t *testing.T) {
+	inner, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := connlimit.New(inner, 5, 3)
+	done := make(chan struct{})
+	go func() { // ends with the listener
+		defer close(done)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			defer c.Close()
+			_, _ = c.Write([]byte("hello"))
+		}
+	}()
+	t.Cleanup(func() { _ = l.Close(); <-done })
+
+	held := map[string][]net.Conn{}
+	for _, from := range []string{"127.0.0.1", "127.0.0.2", "127.0.0.2", "127.0.0.2", "127.0.0.1"} {
+		c := dial(t, inner, from)
+		if !served(t, c) {
+			t.Fatal("within the bounds it is not served")
+		}
+		held[from] = append(held[from], c)
+	}
+	if !served(t, dial(t, inner, "127.0.0.3")) {
+		t.Error("it is kept out by those who hold many")
+	}
+	if _, err := held["127.0.0.2"][0].Read(make([]byte, 1)); !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the oldest of who has the most: %v, want its end", err)
+	}
+	if served(t, dial(t, inner, "127.0.0.2")) {
+		t.Error("who has as many as any displaces another's")
 	}
 }
