@@ -98,15 +98,19 @@ func TestWhenAllAreTakenTheOldestOfWhoHasTheMostGoes(t *testing.T) {
 	}
 	l := connlimit.New(inner, 5, 3)
 	done := make(chan struct{})
+	var accepted []net.Conn
 	go func() { // ends with the listener
 		defer close(done)
 		for {
 			c, err := l.Accept()
 			if err != nil {
-				return
+				break
 			}
-			defer c.Close()
+			accepted = append(accepted, c)
 			_, _ = c.Write([]byte("hello"))
+		}
+		for _, c := range accepted {
+			_ = c.Close()
 		}
 	}()
 	t.Cleanup(func() { _ = l.Close(); <-done })

@@ -19,7 +19,7 @@ import (
 // The bounds of one port.
 const (
 	maxConnections = 512
-	maxOfAddress   = 32 // no single peer can keep the kubelet out
+	maxOfAddress   = 32 // of which the kubelet, who has few, is never kept out (package connlimit)
 	maxHeader      = 16 << 10
 	headerTimeout  = 5 * time.Second
 	idleTimeout    = time.Minute
