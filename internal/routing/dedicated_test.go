@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -239,6 +240,64 @@ func TestParametersThatAreGoneLeaveTheGatewayAsItWas(t *testing.T) {
 	// What comes back counts.
 	if d = r.apply(p); d.Fronts[web] == nil || d.Fronts[web].Keep || listener() == nil {
 		t.Errorf("wanted in front: %+v", d.Fronts[web])
+	}
+}
+
+// A GatewayClass that goes takes no Gateway with it, whoever starts in the meantime; one of another
+// controller under its name does.
+func TestAGatewayIsServedOnWhenItsClassGoes(t *testing.T) {
+	web := key.Name{Namespace: "shop", Name: "web"}
+	class := classOf("coxswain")
+	foreign := change(&gatewayv1.GatewayClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "coxswain", Generation: 1}, Spec: gatewayv1.GatewayClassSpec{ControllerName: "example.com/another"},
+	}, object.GatewayClass)
+	for name, dedicated := range map[string]bool{"shared": false, "dedicated": true} {
+		t.Run(name, func(t *testing.T) {
+			world, spec := scope.SharedPool(), configv1.GatewayParametersSpec{}
+			if dedicated {
+				world, spec.Mode = ownScope(t, web), ptr.To(configv1.GatewayModeDedicated)
+			}
+			objects := []object.Change{routeTo(web), parametersOf("shop", "p", spec), gatewayOf(web, "coxswain", "p", 1)}
+			r := newFronted(t)
+			f := r.apply(append(objects, class)...).Fronts[web]
+			service := serviceOf(web, "coxswain", dedicated, 10007, "192.0.2.2", front.ParametersAnnotation, f.Parameters)
+			r.apply(service)
+			listeners := func(of *replica) (n int) {
+				for name := range of.worlds[world] {
+					if name.TypeURL == "type.googleapis.com/envoy.config.listener.v3.Listener" {
+						n++
+					}
+				}
+				return n
+			}
+			if listeners(r) != 1 {
+				t.Fatal("it is not served")
+			}
+			late := newFronted(t)
+			fronts := map[string]*front.Front{
+				"that was there":       r.apply(object.Change{Key: class.Key}).Fronts[web],
+				"that starts after it": late.apply(append(objects, service)...).Fronts[web],
+			}
+			for who, g := range map[string]*replica{"that was there": r, "that starts after it": late} {
+				if f := fronts[who]; f == nil || !f.Keep {
+					t.Errorf("a graph %s wants in front: %+v", who, f)
+				}
+				if n := listeners(g); n != 1 {
+					t.Errorf("a graph %s has %d listeners", who, n)
+				}
+				for _, c := range gatewayStatus(t, g, web.Object(object.Gateway)).Conditions {
+					if c.Type == "Accepted" && (c.Status != "False" || !strings.Contains(c.Message, "GatewayClass coxswain does not exist; it is served as it was last")) {
+						t.Errorf("Accepted is %+v", c)
+					}
+				}
+			}
+			if f := r.apply(class).Fronts[web]; f == nil || f.Keep {
+				t.Errorf("when it is back, wanted in front: %+v", f)
+			}
+			if r.apply(foreign); listeners(r) != 0 {
+				t.Error("it is served though its class is another's")
+			}
+		})
 	}
 }
 

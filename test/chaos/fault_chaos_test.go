@@ -163,10 +163,12 @@ func (r *rig) deleteClass() {
 	r.deleteController()
 }
 
-// remakeClass takes the finalizer off by force, and makes the class anew.
+// remakeClass takes the finalizer off by force, and makes the class anew. In between a controller
+// starts that never saw it.
 func (r *rig) remakeClass() {
 	r.kubectl("", "patch", class, "--type=merge", "--patch", `{"metadata":{"finalizers":null}}`)
 	r.kubectl("", "wait", "--for=delete", class, "--timeout="+patience.String())
+	r.deleteController()
 	r.kubectl(`{"apiVersion":"gateway.networking.k8s.io/v1","kind":"GatewayClass","metadata":{"name":"coxswain"},"spec":{"controllerName":"config.aether.io/gateway-controller"}}`, "create", "-f", "-")
 	r.eventually("the new class is held", func(ctx context.Context) error {
 		return want(r.field(ctx, class, "", "{.metadata.finalizers[0]}"), hold.Finalizer)

@@ -60,6 +60,13 @@ func (s Site) recall() (p Parameters, known bool) {
 	return p, false
 }
 
+// Known reports whether it is on record by what parameters the Gateway was served last: then it
+// was ours.
+func (s Site) Known() bool {
+	_, known := s.recall()
+	return known
+}
+
 // Clients is what a Gateway expects of its clients, and how far it believes them.
 type Clients struct {
 	TrustedHops uint32

@@ -21,10 +21,10 @@ import (
 	"aether.io/aether/internal/scope"
 )
 
-// class is what a GatewayClass means to its Gateways. The zero class does not exist or
-// is another controller's.
+// class is what a GatewayClass means to its Gateways. The zero class is another controller's.
 type class struct {
 	Ours       bool
+	Absent     bool   // it does not exist
 	Invalid    string // why its parameters cannot be used
 	Parameters gateway.Parameters
 }
@@ -32,7 +32,7 @@ type class struct {
 func (u *Units) computeClass(c *sheet.Cell, n key.Name) class {
 	o, there := entry.Get[*gatewayv1.GatewayClass](u.entries, c, n.Object(object.GatewayClass))
 	if !there || string(o.Spec.ControllerName) != u.config.ControllerName {
-		return class{}
+		return class{Absent: !there}
 	}
 	out := class{Ours: true}
 	if ref := o.Spec.ParametersRef; ref != nil {
@@ -92,18 +92,22 @@ func (u *Units) computeGateway(c *sheet.Cell, n key.Name) ownGateway {
 		return ownGateway{}
 	}
 	of := u.class.Get(c, key.Name{Name: string(o.Spec.GatewayClassName)})
-	if !of.Ours {
-		return ownGateway{}
-	}
+	site := u.site(c, n, string(o.Spec.GatewayClassName))
 	parameters, invalid := of.Parameters, of.Invalid
-	if invalid != "" {
+	switch {
+	case of.Absent && site.Known():
+		// It was ours. What is made by a class does not go with it: that it is gone may be a mistake.
+		invalid = fmt.Sprintf("GatewayClass %s does not exist", o.Spec.GatewayClassName)
+	case !of.Ours:
+		return ownGateway{}
+	case invalid != "":
 		invalid = fmt.Sprintf("GatewayClass %s: %s", o.Spec.GatewayClassName, invalid)
 	}
 	if ptr.Deref(o.Spec.Infrastructure, gatewayv1.GatewayInfrastructure{}).ParametersRef != nil {
 		ref := o.Spec.Infrastructure.ParametersRef
 		own, why := u.parameters(c, ref.Group, ref.Kind, key.Name{Namespace: n.Namespace, Name: ref.Name})
 		parameters = own.Or(parameters)
-		if why != "" {
+		if why != "" && !of.Absent {
 			invalid = why
 		}
 	}
@@ -111,7 +115,7 @@ func (u *Units) computeGateway(c *sheet.Cell, n key.Name) ownGateway {
 	if gateway.AllowsAnySet(o) {
 		sets = gateway.Attached(o, u.sets.All(c, n), func(namespace string) labels.Set { return u.namespaceLabels(c, namespace) })
 	}
-	out := ownGateway{Gateway: gateway.Read(o, sets, parameters, invalid, u.site(c, n, string(o.Spec.GatewayClassName))), Held: e.Held}
+	out := ownGateway{Gateway: gateway.Read(o, sets, parameters, invalid, site), Held: e.Held}
 	if !out.servable() {
 		return out
 	}
