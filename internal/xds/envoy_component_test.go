@@ -517,10 +517,16 @@ func TestEnvoyIsKilledAndConfiguredAgain(t *testing.T) {
 	}
 	r.kill(r.envoy)
 	r.until("it is gone again", func(o resource.Observed) bool { return !o.EnvoyConnected && !o.Configured })
-	r.startEnvoy()
-	// An update that is applied meanwhile waits for it.
+	// An update that comes meanwhile is kept for the next one, and until then pending.
 	r.service(20, r.back)
-	r.clean(r.apply(false))
+	u := r.update(false)
+	if o, err := r.srv.Apply(t.Context(), u); err != nil || len(o.Pending) != len(u.Changed) || len(o.Refused) > 0 {
+		t.Fatalf("without an Envoy: %+v, %v", o, err)
+	}
+	r.startEnvoy()
+	r.until("the newest is live", func(o resource.Observed) bool {
+		return o.Version == u.Version && o.Configured && len(o.Pending)+len(o.Refused) == 0
+	})
 	for i := range 21 {
 		r.want(host(i), 200)
 	}

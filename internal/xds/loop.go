@@ -25,6 +25,9 @@ const (
 	// usualDrain is how long Envoy drains if it is not told otherwise.
 	usualDrain = 10 * time.Minute
 	drainLeast = time.Second
+	// mostUntaken is how many bytes of names are said to be pending without an Envoy: with the
+	// rest of an answer they have to fit into a message.
+	mostUntaken = 256 << 10
 	// bindMost is how long an Envoy that is new and has accepted everything is waited for to
 	// listen. A port that it cannot have, and does not say so, keeps the others no longer.
 	bindMost = 5 * time.Second
@@ -36,6 +39,7 @@ type loop struct {
 	book   *delta.Book
 	store  *lastgood.Store // nil: nothing is kept
 	stream *stream         // nil: Envoy is not connected
+	gone   bool            // one was, and no other has come yet
 	update *applying       // not committed; nil: none
 	now    resource.Observed
 
@@ -84,6 +88,9 @@ func (l *loop) run(ctx context.Context) {
 		case a := <-l.applies:
 			l.moved, l.update = l.cfg.Now(), a
 			l.book.Update(a.update)
+			if l.gone {
+				l.put()
+			}
 		case st := <-l.opened:
 			l.open(st)
 		case st := <-l.closed:
@@ -114,7 +121,7 @@ func (l *loop) open(st *stream) {
 	if l.stream != nil {
 		close(l.stream.over)
 	}
-	l.stream, l.moved = st, l.cfg.Now()
+	l.stream, l.gone, l.moved = st, false, l.cfg.Now()
 	l.first, l.now.Configured = time.Time{}, false // it may be another Envoy, that has nothing yet
 	l.drains, l.asked = -1, false
 	l.now.EnvoyConnected = true
@@ -128,10 +135,27 @@ func (l *loop) close(ctx context.Context, st *stream) {
 		return
 	}
 	l.log.LogAttrs(ctx, slog.LevelInfo, "envoy disconnected")
-	l.stream = nil
+	l.stream, l.gone = nil, true
 	l.now.EnvoyConnected, l.now.Configured = false, false
 	l.book.Close()
+	if l.update != nil {
+		l.put()
+	}
 	l.ask()
+}
+
+// put answers the update under way though no Envoy has, and keeps it for the next one: all
+// that none has answered for is pending.
+func (l *loop) put() {
+	names, size := l.book.Untaken(), 0
+	for _, n := range names {
+		size += len(n.TypeURL) + len(n.Name)
+	}
+	if size > mostUntaken {
+		return // it is answered when there is an Envoy
+	}
+	l.update.tell(resource.Outcome{Refused: l.book.Refused(), Pending: names})
+	l.book.Keep()
 }
 
 func (l *loop) request(ctx context.Context, m fromEnvoy) {
@@ -253,7 +277,7 @@ func (l *loop) commit(ctx context.Context) {
 	l.now.Configured = l.now.Configured || l.bound()
 	l.publish(true)
 	if l.update != nil {
-		l.update.done <- l.now.Outcome
+		l.update.tell(l.now.Outcome)
 		l.update = nil
 	}
 	if l.store == nil || rec.IsZero() {

@@ -62,10 +62,19 @@ type Server struct {
 	observed resource.Observed
 }
 
-// applying is an Apply under way.
+// applying is an Apply under way, or one that was answered and is not committed yet.
 type applying struct {
 	update resource.Update
 	done   chan resource.Outcome // capacity 1
+	told   bool                  // done has its outcome; of the loop only
+}
+
+// tell answers an Apply, once.
+func (a *applying) tell(o resource.Outcome) {
+	if !a.told {
+		a.told = true
+		a.done <- o
+	}
 }
 
 // New returns a Server. It does no IO.
@@ -104,8 +113,10 @@ func New(cfg Config) (*Server, error) {
 
 // Apply makes the update what Envoy is to run and returns what Envoy says of all that
 // it is to run then. The update is relative to Held. Apply returns when Envoy has
-// answered for everything, with what is still warming as pending; it waits for an
-// Envoy that is not connected.
+// answered for everything, with what is still warming as pending. It waits for the first
+// Envoy. When an Envoy goes before it has answered, and while none has come back, all that
+// none has answered for is pending: an Envoy that does not survive what it is given is to be
+// given what comes after that. It is waited for if that were too much to be said at once.
 //
 // If ctx ends first, Apply returns its error. Envoy is still brought to the update,
 // and Held shows it once that is done, unless another Apply comes before.

@@ -246,6 +246,52 @@ func TestApplyWaitsForEnvoyAndContextEndsIt(t *testing.T) {
 	}
 }
 
+// An Envoy that dies of what it is given must not keep back what comes after that.
+func TestAnEnvoyThatGoesBeforeItAnswersHoldsNothingBack(t *testing.T) {
+	cfg := config(t)
+	s, _ := serve(t, cfg)
+	w := newWorld(t)
+	w.cluster("good")
+	e := dialEnvoy(t, cfg.Socket)
+	first := w.update(true)
+	apply(t, s, first)
+	e.hangUp()
+	until(t, s, "that Envoy is gone", func(o resource.Observed) bool { return !o.EnvoyConnected })
+
+	mute := dialEnvoy(t, cfg.Socket, func(e *fakeEnvoy) { e.silence = true })
+	until(t, s, "another Envoy", func(o resource.Observed) bool { return o.EnvoyConnected })
+	bad := w.cluster("deadly")
+	outcome := make(chan resource.Outcome, 1)
+	go func(u resource.Update) { outcome <- apply(t, s, u) }(w.update(false))
+	mute.hangUp()
+	if o := <-outcome; len(o.Pending) != 1 || o.Pending[0] != bad {
+		t.Errorf("what nobody answered for: %+v, want that it is pending", o)
+	}
+	if o := s.Observed(); o.Version != first.Version {
+		t.Errorf("observed version %s, want the first", o.Version)
+	}
+	// While there is none, everything is taken in, each relative to the one before.
+	w.drop(bad)
+	next := w.cluster("next")
+	if o := apply(t, s, w.update(false)); len(o.Pending) != 1 || o.Pending[0] != next {
+		t.Errorf("without an Envoy: %+v, want that it is pending", o)
+	}
+	last := w.cluster("last")
+	newest := w.update(false)
+	if o := apply(t, s, newest); !slices.Equal(o.Pending, []resource.Name{last, next}) {
+		t.Errorf("without an Envoy: %+v, want that both are pending", o)
+	}
+	e = dialEnvoy(t, cfg.Socket)
+	until(t, s, "the newest version", func(o resource.Observed) bool { return o.Version == newest.Version && len(o.Pending) == 0 })
+	got := strings.Join(e.take(), " ")
+	if strings.Contains(got, "deadly") || !strings.Contains(got, "next") || !strings.Contains(got, "last") || !strings.Contains(got, "good") {
+		t.Errorf("the next Envoy was sent %q", got)
+	}
+	if held := s.Held(); held.Version != newest.Version || len(held.Resources) != 3 {
+		t.Errorf("held %+v", held)
+	}
+}
+
 func TestNewestStreamIsServed(t *testing.T) {
 	cfg := config(t)
 	s, _ := serve(t, cfg)

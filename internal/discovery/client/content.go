@@ -108,15 +108,16 @@ func (v *supervisor) settle(r applied) {
 	if r.from == v.current {
 		v.answer(r.from, snapshot.Answer{Nonce: r.snap.Nonce, Version: r.snap.Version, Outcome: v.withOurs(r.outcome)})
 	}
-	if v.cfg.OnLive != nil {
-		v.cfg.OnLive(r.snap.Version)
-	}
 	v.observe()
 }
 
 // observe looks at Envoy again and tells what has changed of the last answer.
 func (v *supervisor) observe() {
+	before := v.observed.Version
 	v.observed = v.cfg.Applier.Observed()
+	if v.cfg.OnLive != nil && v.observed.Version != before {
+		v.cfg.OnLive(v.observed.Version)
+	}
 	v.touched()
 	s := v.current
 	if s == nil || s.answered == nil || s.working || v.observed.Version != s.answered.Version {

@@ -128,8 +128,8 @@ func (b *Book) Restore(im *lastgood.Image) {
 	}
 }
 
-// Update takes in what the controller sent. It is relative to what Commit last
-// returned: an earlier update that was not committed is taken back first.
+// Update takes in what the controller sent. It is relative to what was last committed or
+// kept: an earlier update that was neither is taken back first.
 func (b *Book) Update(u resource.Update) {
 	b.loaded = true
 	stale := b.undo
@@ -234,6 +234,22 @@ func (b *Book) Commit() lastgood.Record {
 	clear(b.touched)
 	clear(b.undo)
 	return rec
+}
+
+// Keep makes the update under way, if any, what later ones are relative to, though nobody has
+// answered for it. It is in what Commit returns next.
+func (b *Book) Keep() { clear(b.undo) }
+
+// Untaken lists what is wanted and not committed, sorted: no Envoy has answered for it.
+func (b *Book) Untaken() []resource.Name {
+	var out []resource.Name
+	for n := range b.touched {
+		if b.wanted(n) != nil {
+			out = append(out, n)
+		}
+	}
+	slices.SortFunc(out, resource.Name.Compare)
+	return out
 }
 
 // Uncommitted reports whether Commit would return something.
