@@ -120,9 +120,7 @@ func TestAMachineLeavesNothingBehind(t *testing.T) {
 	if err := p.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if left := sleepers(); len(left) > 0 {
-		t.Errorf("processes are left: %v", left)
-	}
+	await(t, "the kernel has ended all others", func() bool { return len(sleepers()) == 0 })
 	if err := os.Remove(m.Host("/var/lib/ready")); err != nil {
 		t.Fatal(err)
 	}
