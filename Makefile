@@ -52,7 +52,7 @@ demo: build envoy ## show the product doing its job (KEEP=1 keeps it running)
 	@.build/demo $(if $(KEEP),-keep)
 
 .PHONY: test
-test: lint check-generate demo cluster-test conform-once $(RUNNER) ## everything: lint, generated code, the demo, Kubernetes, conformance, all tests with a real Envoy
+test: lint check-generate demo $(RUNNER) ## everything but Kubernetes: lint, generated code, the demo, all tests with a real Envoy
 	$(GOTESTSUM) -race -tags component $(TESTFLAGS) ./...
 
 .PHONY: unit
@@ -180,8 +180,8 @@ conformance: cluster-up ## the Gateway API's conformance suite on the test clust
 	@.build/conform -version '$(VERSION)' -runs $(RUNS) -report $(REPORT) -run '$(TESTS)'
 
 # The report that is kept is that of a run of its own.
-.PHONY: conform-once
-conform-once:
+.PHONY: test-kubernetes
+test-kubernetes: cluster-test ## everything that needs Kubernetes, conformance among it; no cluster may be up
 	@$(MAKE) conformance RUNS=1 REPORT=.build/conformance/report.yaml
 	@$(MAKE) cluster-down
 

@@ -84,6 +84,8 @@ func (e *edge) set(v fleet.Verdict) {
 
 func (e *edge) last(t *testing.T) status.Document {
 	t.Helper()
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	if len(e.written) == 0 {
 		t.Fatal("nothing was written")
 	}
@@ -154,8 +156,11 @@ func lull() {
 	synctest.Wait()
 }
 
-// pass lets the bubble's time go by.
-func pass(d time.Duration) { time.Sleep(d) }
+// pass lets the bubble's time go by, and what is due then be done.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
 
 func TestWhatIsLiveIsWrittenOnceAndThenLeftAlone(t *testing.T) {
 	play(t, func(t *testing.T, e *edge, en *status.Engine) {
