@@ -137,6 +137,34 @@ func TestRestoredLastGoodIsServedDegradedAndListedWhenAsked(t *testing.T) {
 	}
 }
 
+func TestAVersionIsToldToBeLiveWhenItIs(t *testing.T) {
+	a, b := res(t, "a", "1"), res(t, "b", "1")
+	r := start(t, controller.New(t), newEnvoy(a))
+	st := r.Next(t)
+	st.Snapshot(step(1, version(a))) // nothing has changed since the proxy's last run
+	if v := controller.Wait(t, "the restored version", r.live); v != version(a) {
+		t.Errorf("live is %s", v)
+	}
+	st.Answer(t)
+	r.envoy.turn(func(e *envoy) { e.away, e.says = true, resource.Outcome{Pending: []resource.Name{b.Name}} })
+	st.Snapshot(step(2, version(a, b), b))
+	if got := st.Answer(t); got.Version != version(a, b) || len(got.Pending) != 1 {
+		t.Errorf("without an Envoy: answered %+v", got)
+	}
+	select {
+	case v := <-r.live:
+		t.Errorf("%s is told to be live without an Envoy", v)
+	default:
+	}
+	r.envoy.turn(func(e *envoy) { e.now.Version, e.now.Outcome = version(a, b), resource.Outcome{} })
+	if v := controller.Wait(t, "the newest version", r.live); v != version(a, b) {
+		t.Errorf("live is %s", v)
+	}
+	if got := st.Answer(t); got.Version != version(a, b) || len(got.Pending) != 0 {
+		t.Errorf("with an Envoy: answered %+v", got)
+	}
+}
+
 // What does not verify is not shown to Envoy, and is asked for anew.
 func TestSnapshotsThatDoNotVerifyAreRefused(t *testing.T) {
 	a, b := res(t, "a", "1"), res(t, "b", "1")

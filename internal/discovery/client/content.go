@@ -24,7 +24,8 @@ type content struct {
 	mark     watermark.Mark     // the highest seen
 	refused  []resource.Refusal // resources for ourselves that we could not use, sorted
 	observed resource.Observed
-	applying bool // the Applier works on a snapshot
+	applying bool   // the Applier works on a snapshot
+	awaited  string // the newest version that was taken in and is not known to be live; empty: none
 }
 
 // applied is a snapshot of which the Applier is done.
@@ -108,15 +109,18 @@ func (v *supervisor) settle(r applied) {
 	if r.from == v.current {
 		v.answer(r.from, snapshot.Answer{Nonce: r.snap.Nonce, Version: r.snap.Version, Outcome: v.withOurs(r.outcome)})
 	}
+	v.awaited = r.snap.Version // it may be without an Envoy, and live only when there is one
 	v.observe()
 }
 
 // observe looks at Envoy again and tells what has changed of the last answer.
 func (v *supervisor) observe() {
-	before := v.observed.Version
 	v.observed = v.cfg.Applier.Observed()
-	if v.cfg.OnLive != nil && v.observed.Version != before {
-		v.cfg.OnLive(v.observed.Version)
+	if v.awaited != "" && v.awaited == v.observed.Version {
+		v.awaited = ""
+		if v.cfg.OnLive != nil {
+			v.cfg.OnLive(v.observed.Version)
+		}
 	}
 	v.touched()
 	s := v.current

@@ -41,6 +41,7 @@ type envoy struct {
 	says    resource.Outcome
 	gate    chan struct{} // if not nil, Apply waits for it to be closed
 	broken  error         // if not nil, Apply's answer
+	away    bool          // there is no Envoy: Apply takes in, and nothing of it is live
 	now     resource.Observed
 }
 
@@ -72,7 +73,9 @@ func (e *envoy) Apply(ctx context.Context, u resource.Update) (resource.Outcome,
 	if _, err := e.holding.Apply(u); err != nil {
 		return resource.Outcome{}, err
 	}
-	e.mark, e.now.Version, e.now.Configured, e.now.Outcome = u.Mark, u.Version, true, e.says
+	if !e.away {
+		e.mark, e.now.Version, e.now.Configured, e.now.Outcome = u.Mark, u.Version, true, e.says
+	}
 	e.applied <- u
 	return e.says, nil
 }
