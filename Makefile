@@ -52,7 +52,7 @@ demo: build envoy ## show the product doing its job (KEEP=1 keeps it running)
 	@.build/demo $(if $(KEEP),-keep)
 
 .PHONY: test
-test: lint check-generate demo $(RUNNER) ## everything but Kubernetes: lint, generated code, the demo, all tests with a real Envoy
+test: lint check-generate demo test-kubernetes $(RUNNER) ## everything, as root: lint, generated code, the demo, Kubernetes, all tests with a real Envoy
 	$(GOTESTSUM) -race -tags component $(TESTFLAGS) ./...
 
 .PHONY: unit
