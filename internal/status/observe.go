@@ -220,9 +220,13 @@ func wasTrue(before *Document, generation int64, path, condition string) bool {
 }
 
 func setCondition(list *[]metav1.Condition, kind string, o outcome, generation int64) {
-	c := metav1.Condition{Type: kind, Status: o.status, Reason: o.reason, Message: o.message, ObservedGeneration: generation}
+	put(list, metav1.Condition{Type: kind, Status: o.status, Reason: o.reason, Message: o.message, ObservedGeneration: generation})
+}
+
+// put sets a condition in the place of the one of its type.
+func put(list *[]metav1.Condition, c metav1.Condition) {
 	for i := range *list {
-		if (*list)[i].Type == kind {
+		if (*list)[i].Type == c.Type {
 			(*list)[i] = c
 			return
 		}
@@ -238,6 +242,21 @@ func ancestorPath(a gatewayv1.ParentReference) string {
 }
 
 func routePath(parent int) string { return fmt.Sprintf("parents/%d", parent) }
+
+// ownConditions is a status's conditions of the object as a whole; nil if it has none.
+func ownConditions(status any) *[]metav1.Condition {
+	switch v := status.(type) {
+	case *gatewayv1.GatewayClassStatus:
+		return &v.Conditions
+	case *gatewayv1.GatewayStatus:
+		return &v.Conditions
+	case *gatewayv1.ListenerSetStatus:
+		return &v.Conditions
+	case *configv1.MeshConfigStatus:
+		return &v.Conditions
+	}
+	return nil
+}
 
 // conditions lists a status's conditions by where they stand in it. The slices are
 // the status's own, so that a caller can change them in place.

@@ -240,7 +240,7 @@ func (j *job) run(ctx context.Context, to Sink) {
 // prepare observes one object and returns what is to be written of it; nil: nothing.
 func (e *Engine) prepare(k object.Key, en *entry) *job {
 	e.mu.Lock()
-	wanted, before, since, reason, lack := en.wanted, en.shown, en.since, e.held[k], e.lacks[k]
+	wanted, before, since, reason, lack, added := en.wanted, en.shown, en.since, e.held[k], e.lacks[k], maps.Clone(e.added[k])
 	e.mu.Unlock()
 	if before != nil && before.UID != wanted.UID {
 		before = nil // that was another object of the name
@@ -257,6 +257,7 @@ func (e *Engine) prepare(k object.Key, en *entry) *job {
 		var next any
 		next, open = observe(wanted, verdicts, reason, before)
 		without(next, lack)
+		with(next, wanted.UID, added)
 		stamp(next, before, now)
 		doc = &Document{Key: k, Generation: wanted.Generation, UID: wanted.UID, Status: next}
 	}

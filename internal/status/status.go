@@ -94,10 +94,11 @@ type Engine struct {
 	users   map[resource.Name]map[object.Key]bool
 	ports   map[object.Key]bool // statuses that need a bound port
 	held    map[object.Key]string
-	lacks   map[object.Key]condition.Problem // of Gateways
-	strays  map[object.Key]types.UID         // have something of ours, and no status
-	ready   [2][]object.Key                  // whose turn comes, each once; the first before the second
-	flying  int                              // writes under way
+	lacks   map[object.Key]condition.Problem   // of Gateways
+	added   map[object.Key]map[string]Addition // by type of condition
+	strays  map[object.Key]types.UID           // have something of ours, and no status
+	ready   [2][]object.Key                    // whose turn comes, each once; the first before the second
+	flying  int                                // writes under way
 	pulsed  bool
 	lookAt  time.Time // when to look, if nothing is told
 	told    bool      // there was an Update
@@ -149,6 +150,7 @@ func New(c Config) (*Engine, error) {
 		c: c, wake: make(chan struct{}, 1), ended: make(chan struct{}, 1), swept: c.Sweep == nil,
 		entries: map[object.Key]*entry{}, dirty: map[object.Key]bool{}, waiting: map[object.Key]bool{}, retry: map[object.Key]bool{},
 		users: map[resource.Name]map[object.Key]bool{}, ports: map[object.Key]bool{}, held: map[object.Key]string{}, strays: map[object.Key]types.UID{},
+		added: map[object.Key]map[string]Addition{},
 	}
 	e.metrics = newMetrics(e.unwritten)
 	if c.Registerer != nil {
