@@ -115,7 +115,7 @@ fuzz: $(EMBEDDED) ## run every fuzz test for FUZZTIME (30s)
 	done
 
 .PHONY: bench
-bench: build envoy cluster-programs ## measure, never a pass or a fail (BENCHFLAGS="-only routes")
+bench: build envoy cluster-programs ## measure, never a pass or a fail (BENCHFLAGS="-only routes"; on the test cluster: "-cluster .build/cluster -only routes,burst,rest")
 	@$(GO) build -o .build/bench ./test/bench
 	@.build/bench $(BENCHFLAGS)
 

@@ -18,8 +18,8 @@ const (
 	resting  = time.Minute
 )
 
-func onKubernetes(ctx context.Context, what, kubeconfig, programs, envoy string, edits int) error {
-	r, stop, err := system(ctx, kubeconfig, programs, envoy)
+func onKubernetes(ctx context.Context, what, cluster, programs, envoy string, edits int) error {
+	r, stop, err := system(ctx, cluster, programs, envoy)
 	if err != nil {
 		return err
 	}
@@ -38,10 +38,10 @@ func onKubernetes(ctx context.Context, what, kubeconfig, programs, envoy string,
 	return fmt.Errorf("there is no such measurement")
 }
 
-// system is the cluster of a kubeconfig, or one that lasts as long as the measurement.
-func system(ctx context.Context, kubeconfig, programs, envoy string) (*rig.Rig, func(), error) {
-	if kubeconfig != "" {
-		r, err := rig.Attach(kubeconfig)
+// system is the cluster in a folder, or one that lasts as long as the measurement.
+func system(ctx context.Context, cluster, programs, envoy string) (*rig.Rig, func(), error) {
+	if cluster != "" {
+		r, err := rig.Attach(ctx, cluster)
 		if err != nil {
 			return nil, nil, err
 		}

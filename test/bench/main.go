@@ -34,7 +34,7 @@ func main() {
 	envoy := flag.String("envoy", os.Getenv("AETHER_ENVOY"), "path of Envoy")
 	edits := flag.Int("edits", 40, "routes added at each size")
 	what := flag.String("only", "standalone,routes,burst,rest", "what to measure: standalone, and on Kubernetes a new route, many at once, and many at rest")
-	kubeconfig := flag.String("kubeconfig", "", "cluster with Aether to measure routes on; empty: an API server of its own, with processes of this machine")
+	cluster := flag.String("cluster", "", "folder of the test cluster to measure on, with Aether on it; empty: an API server of its own, with processes of this machine")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -43,7 +43,7 @@ func main() {
 		if one == "standalone" {
 			err = run(ctx, *aetherctl, *envoy, *edits)
 		} else {
-			err = onKubernetes(ctx, one, *kubeconfig, filepath.Dir(*aetherctl), *envoy, *edits)
+			err = onKubernetes(ctx, one, *cluster, filepath.Dir(*aetherctl), *envoy, *edits)
 		}
 		if err != nil {
 			fmt.Fprintf(os.Stderr, "bench %s: %v\n", one, err)

@@ -73,6 +73,9 @@ func (c Cluster) path(name string) string { return filepath.Join(c.dir, name) }
 // Kubeconfig is the file of the administrator's kubeconfig.
 func (c Cluster) Kubeconfig() string { return c.path("kubeconfig") }
 
+// AuditLog is the file in which the API server notes who wrote what.
+func (c Cluster) AuditLog() string { return c.path("control/audit.log") }
+
 // Node is the machine of a node. The first also has the control plane, whose programs have
 // their usual names.
 func (c Cluster) Node(n network.Node) machine.Machine { return machine.In(c.path(n.Name())) }

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -32,12 +33,16 @@ type Burst struct {
 
 // CreateAtOnce creates so many routes of a new Gateway, several at a time, and counts from
 // the audit log what the controller wrote.
-func CreateAtOnce(ctx context.Context, r *rig.Rig, routes int) (Burst, error) {
-	var b Burst
+func CreateAtOnce(ctx context.Context, r *rig.Rig, routes int) (b Burst, err error) {
 	if r.AuditLog == "" {
 		return b, fmt.Errorf("writes are counted from the API server's audit log, whose place is not known")
 	}
-	if err := others(ctx, r); err != nil {
+	class := &gatewayv1.GatewayClass{ObjectMeta: metav1.ObjectMeta{Name: foreign}, Spec: gatewayv1.GatewayClassSpec{ControllerName: "example.com/controller"}}
+	if err := r.API.Create(ctx, class); err != nil {
+		return b, err
+	}
+	defer func() { err = errors.Join(err, r.API.Delete(context.WithoutCancel(ctx), class)) }() // it is in no namespace
+	if err := others(ctx, r, class); err != nil {
 		return b, err
 	}
 	if err := r.API.Create(ctx, &gatewayv1.Gateway{ObjectMeta: meta(burst), Spec: gatewayv1.GatewaySpec{
@@ -96,15 +101,12 @@ func CreateAtOnce(ctx context.Context, r *rig.Rig, routes int) (Burst, error) {
 }
 
 // others makes what another controller serves, and says of it what that would.
-func others(ctx context.Context, r *rig.Rig) error {
-	class := &gatewayv1.GatewayClass{ObjectMeta: metav1.ObjectMeta{Name: foreign}, Spec: gatewayv1.GatewayClassSpec{ControllerName: "example.com/controller"}}
+func others(ctx context.Context, r *rig.Rig, class *gatewayv1.GatewayClass) error {
 	gw := &gatewayv1.Gateway{ObjectMeta: meta(foreign), Spec: gatewayv1.GatewaySpec{
 		GatewayClassName: foreign, Listeners: []gatewayv1.Listener{{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType}},
 	}}
-	for _, o := range []rig.Object{class, gw} {
-		if err := r.API.Create(ctx, o); err != nil {
-			return err
-		}
+	if err := r.API.Create(ctx, gw); err != nil {
+		return err
 	}
 	for i := range theirs {
 		o := routeTo(i, "none", foreign)

@@ -23,7 +23,7 @@ import (
 )
 
 // Namespace is where everything is that a measurement makes.
-const Namespace = "default"
+const Namespace = "bench"
 
 // atOnce is how many objects are created at a time.
 const atOnce = 16
@@ -131,6 +131,12 @@ func (a *API) Patch(ctx context.Context, o Object, body string) error {
 	client, resource, namespaced := a.at(o)
 	return client.Patch("application/merge-patch+json").NamespaceIfScoped(o.GetNamespace(), namespaced).
 		Resource(resource).Name(o.GetName()).Body([]byte(body)).Do(ctx).Error()
+}
+
+// Delete takes away an object of the Gateway API or our own.
+func (a *API) Delete(ctx context.Context, o Object) error {
+	client, resource, namespaced := a.at(o)
+	return client.Delete().NamespaceIfScoped(o.GetNamespace(), namespaced).Resource(resource).Name(o.GetName()).Do(ctx).Error()
 }
 
 // PutStatus writes an object's status.

@@ -81,7 +81,7 @@ func (r *Rig) define(ctx context.Context) error {
 
 // identities makes what the chart would: the namespace, the account, and a pod of it.
 func (r *Rig) identities(ctx context.Context) error {
-	if _, err := r.API.Core.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: release}}, metav1.CreateOptions{}); err != nil {
+	if err := r.namespace(ctx, release); err != nil {
 		return err
 	}
 	if _, err := r.API.Core.ServiceAccounts(release).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{}); err != nil {
@@ -97,6 +97,11 @@ func (r *Rig) identities(ctx context.Context) error {
 	return err
 }
 
+func (r *Rig) namespace(ctx context.Context, name string) error {
+	_, err := r.API.Core.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	return err
+}
+
 func (r *Rig) processes(ctx context.Context) error {
 	kubeconfig, err := r.server.As(controller)
 	if err != nil {
@@ -107,12 +112,13 @@ func (r *Rig) processes(ctx context.Context) error {
 		return err
 	}
 	stream, boot := strconv.Itoa(ports[0]), strconv.Itoa(ports[1])
-	r.inspect = ports[2]
-	r.controller, err = r.run(filepath.Join(r.c.Programs, "aether-controller"), "--kubeconfig="+kubeconfig, "--release-namespace="+release,
-		"--discovery-bind=127.0.0.1", "--discovery-port="+stream, "--discovery-bootstrap-port="+boot, "--inspect-port="+strconv.Itoa(r.inspect))
+	inspect := strconv.Itoa(ports[2])
+	run, err := r.run(filepath.Join(r.c.Programs, "aether-controller"), "--kubeconfig="+kubeconfig, "--release-namespace="+release,
+		"--discovery-bind=127.0.0.1", "--discovery-port="+stream, "--discovery-bootstrap-port="+boot, "--inspect-port="+inspect)
 	if err != nil {
 		return err
 	}
+	r.controller = process{pid: run.cmd.Process.Pid, metrics: net.JoinHostPort("127.0.0.1", inspect)}
 	token, err := r.credentials(ctx)
 	if err != nil {
 		return err

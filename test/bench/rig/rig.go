@@ -17,7 +17,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -48,10 +47,15 @@ type Rig struct {
 
 	c          Config
 	server     *apiserver.Server // nil: it is another's
-	controller *program
+	controller process
 	programs   map[string]*program
 	stop       []func()
-	inspect    int
+}
+
+// process is where a controller is looked at.
+type process struct {
+	pid     int    // 0: not known
+	metrics string // host:port
 }
 
 // Start runs everything. What has started is stopped if it fails.
@@ -84,27 +88,15 @@ func (r *Rig) start(ctx context.Context) error {
 	if err := r.identities(ctx); err != nil {
 		return err
 	}
+	if err := r.namespace(ctx, Namespace); err != nil {
+		return err
+	}
 	if err := r.API.Create(ctx, &gatewayv1.GatewayClass{ObjectMeta: metav1.ObjectMeta{Name: class}, Spec: gatewayv1.GatewayClassSpec{
 		ControllerName: "config.aether.io/gateway-controller",
 	}}); err != nil {
 		return err
 	}
 	return r.processes(ctx)
-}
-
-// Attach uses the cluster of a kubeconfig, on which Aether is installed.
-func Attach(kubeconfig string) (*Rig, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		return nil, err
-	}
-	config.QPS = -1
-	r := &Rig{}
-	if err := r.attach(config); err != nil {
-		r.Close()
-		return nil, err
-	}
-	return r, nil
 }
 
 func (r *Rig) attach(config *rest.Config) error {
@@ -191,9 +183,6 @@ func (r *Rig) Settled(ctx context.Context, gateway string, routes int) error {
 		var gw gatewayv1.Gateway
 		if r.API.Get(ctx, Namespace, gateway, &gw) != nil || len(gw.Status.Listeners) == 0 || int(gw.Status.Listeners[0].AttachedRoutes) != routes {
 			return false
-		}
-		if r.controller == nil {
-			return true
 		}
 		pending, err := r.metric(ctx, "aether_status_pending")
 		return err == nil && pending == 0

@@ -14,9 +14,6 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// ErrUnknown says that the controller is not a process of this machine that the rig knows.
-var ErrUnknown = errors.New("the controller's process is not known")
-
 // Usage is what the controller has used so far, and what it has sent.
 type Usage struct {
 	CPU  time.Duration
@@ -27,10 +24,7 @@ type Usage struct {
 
 // Usage looks at the controller.
 func (r *Rig) Usage(ctx context.Context) (Usage, error) {
-	if r.controller == nil {
-		return Usage{}, ErrUnknown
-	}
-	proc := fmt.Sprintf("/proc/%d/", r.controller.cmd.Process.Pid)
+	proc := fmt.Sprintf("/proc/%d/", r.controller.pid)
 	stat, err := os.ReadFile(proc + "stat")
 	if err != nil {
 		return Usage{}, err
@@ -65,7 +59,7 @@ func statusField(proc, name string) (bytes int64, err error) {
 
 // metric is the sum of a counter or a gauge of the controller's.
 func (r *Rig) metric(ctx context.Context, name string) (float64, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/metrics", r.inspect), http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.controller.metrics+"/metrics", http.NoBody)
 	if err != nil {
 		return 0, err
 	}
