@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/validation"
 
 	cakube "aether.io/aether/internal/ca/kube"
 	"aether.io/aether/internal/meshconfig"
@@ -33,6 +34,7 @@ type flags struct {
 	bind                  string
 	portOffset            uint32
 	releaseNamespace      string
+	releaseName           string
 	accessLog             string
 	systemCAFile          string
 	streamFD, bootstrapFD int
@@ -80,6 +82,7 @@ func (f *flags) register(cmd *cobra.Command) {
 	s.StringVar(&f.bind, "bind", "127.0.0.1", "IP address that listeners bind")
 	s.Uint32Var(&f.portOffset, "port-offset", 0, "added to the port of each listener")
 	s.StringVar(&f.releaseNamespace, "release-namespace", "aether-system", "namespace whose MeshConfig every other inherits")
+	s.StringVar(&f.releaseName, "release-name", "aether", "on a cluster: name of the release, with which the names of ConfigMaps begin that are made for others: <name>-mesh-config")
 	s.StringVar(&f.accessLog, "access-log", "", "file of the access log, JSON lines; empty: none")
 	s.StringVar(&f.systemCAFile, "system-ca-file", "/etc/ssl/certs/ca-certificates.crt", "PEM bundle, on the proxies' disks, of the authorities that a BackendTLSPolicy calls System; empty: such policies are refused")
 	s.IntVar(&f.streamFD, "stream-fd", 0, "standalone: inherited file descriptor of the stream listener")
@@ -98,6 +101,7 @@ func (f *flags) register(cmd *cobra.Command) {
 	for _, name := range []string{
 		"kubeconfig", "shared-proxy-selector", "proxy-template", "proxy-overlap", "discovery-ca-mode", "discovery-ca-secret", "discovery-bind",
 		"discovery-port", "discovery-bootstrap-port", "inspect-port", "metrics-bind-address", "health-probe-bind-address", "leader-elect",
+		"release-name",
 	} {
 		cmd.MarkFlagsMutuallyExclusive("directory", name)
 	}
@@ -133,6 +137,7 @@ func (f *flags) check() error {
 			refuse(err != nil, "--%s: %w", name, err)
 		}
 	}
+	refuse(len(validation.NameIsDNSSubdomain(f.releaseName, false)) > 0, "--release-name %q is not a name", f.releaseName)
 	refuse(f.proxyOverlap <= 0, "--proxy-overlap %s is not positive", f.proxyOverlap)
 	refuse(net.ParseIP(f.bind) == nil, "--bind %q is not an IP address", f.bind)
 	refuse(f.portOffset > 65534, "--port-offset %d is not in 0..65534", f.portOffset)

@@ -18,6 +18,7 @@ import (
 	"aether.io/aether/internal/inspect"
 	"aether.io/aether/internal/object"
 	"aether.io/aether/internal/pipeline"
+	"aether.io/aether/internal/projection"
 	"aether.io/aether/internal/provision"
 	"aether.io/aether/internal/provision/hold"
 	"aether.io/aether/internal/routing/front"
@@ -76,13 +77,17 @@ func (c *controller) kubernetes() (platform, error) {
 	if err != nil {
 		return platform{}, err
 	}
+	projected, err := c.makeProjection(config)
+	if err != nil {
+		return platform{}, err
+	}
 	// Where proxies see it: with the roots that they trust.
 	epochs, err := sourcekube.EpochIn(config, types.NamespacedName{Namespace: c.f.releaseNamespace, Name: cakube.BundleName})
 	if err != nil {
 		return platform{}, err
 	}
 	source, err := sourcekube.New(sourcekube.Config{
-		Client: config, Withheld: types.NamespacedName{Namespace: c.f.releaseNamespace, Name: c.f.caSecret}, Seen: c.showStatus(sink), Epochs: epochs, Memory: keeper, Registerer: c.metrics, Log: c.log,
+		Client: config, Withheld: types.NamespacedName{Namespace: c.f.releaseNamespace, Name: c.f.caSecret}, Seen: c.show(sink, projected), Epochs: epochs, Memory: keeper, Registerer: c.metrics, Log: c.log,
 	})
 	if err != nil {
 		return platform{}, err
@@ -130,6 +135,7 @@ func (c *controller) kubernetes() (platform, error) {
 		{Name: "verdicts", Run: func(ctx context.Context) error { return c.verdicts.tell(ctx, c.events, c.pipeline.Object) }},
 		{Name: "classes in use", Run: classes.Run},
 		{Name: "last good versions", Run: keeper.Run},
+		{Name: "projection", Run: projected.Run},
 	})
 	if err != nil {
 		return platform{}, err
@@ -142,7 +148,7 @@ func (c *controller) kubernetes() (platform, error) {
 		owners:    owners,
 		sink:      leaderSink{sink, term},
 		docket:    leaderDocket{convictions, term},
-		fronts:    observed{fronts, classes},
+		fronts:    observed{fronts, classes, projected},
 		follow:    looking(source.Run, keeper),
 		lacks:     source.Lacks,
 		bootstrap: listening(c.f.discoveryBind, c.f.bootstrapPort),
@@ -158,21 +164,24 @@ func (c *controller) kubernetes() (platform, error) {
 	}, nil
 }
 
-// observed has classes see what fronts see.
+// observed has others see what fronts see.
 type observed struct {
 	pipeline.Fronts
-	classes *hold.Engine
+	classes   *hold.Engine
+	projected *projection.Engine
 }
 
 // Update implements pipeline.Fronts.
 func (o observed) Update(changes []object.Change, wanted map[key.Name]*front.Front, complete bool) {
 	o.classes.Observe(changes, complete)
+	o.projected.Observe(changes, complete)
 	o.Fronts.Update(changes, wanted, complete)
 }
 
-// showStatus has the status engine see what is in the API of what it wrote there.
-func (c *controller) showStatus(sink *statuskube.Sink) func(object.Key, object.Object) {
+// show has those who write to the API see what is there of it.
+func (c *controller) show(sink *statuskube.Sink, projected *projection.Engine) func(object.Key, object.Object) {
 	return func(k object.Key, o object.Object) {
+		projected.Seen(k, o)
 		if sink.Has(k.Kind) {
 			c.statuses.Seen(k, o.GetUID(), sink.HasOurs(o), func(d status.Document) bool { return sink.Shows(o, d) })
 		}
