@@ -15,6 +15,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
@@ -41,20 +42,68 @@ func Load(data []byte) (*configv1.MeshConfig, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read MeshConfig: %w", err)
 	}
-	c := &configv1.MeshConfig{}
-	if err := json.Unmarshal(js, c); err != nil {
-		return nil, invalid(err)
-	}
-	if want := configv1.GroupVersion().String(); c.APIVersion != want || c.Kind != configv1.KindMeshConfig {
-		return nil, fmt.Errorf("read MeshConfig: want %s %s, got %q %q", want, configv1.KindMeshConfig, c.APIVersion, c.Kind)
-	}
-	if c.Name != configv1.MeshConfigName {
-		return nil, fmt.Errorf("read MeshConfig: metadata.name: want %q, got %q", configv1.MeshConfigName, c.Name)
-	}
-	if fields := Validate(c.Spec); len(fields) > 0 {
+	c, name, fields, err := read(js)
+	switch {
+	case err != nil:
+		return nil, err
+	case name != "":
+		return nil, errors.New("read MeshConfig: " + name)
+	case len(fields) > 0:
 		return nil, &Invalid{Fields: fields}
 	}
 	return c, nil
+}
+
+// Judge reads one whole MeshConfig, JSON as an API server sends it, and says all that is
+// wrong with it at once, one sentence for each field that begins with its path: the name
+// first, then the spec in the order of the paths. The MeshConfig is nil if anything is. An
+// error means that the bytes are no MeshConfig at all.
+func Judge(object []byte) (c *configv1.MeshConfig, wrong []string, err error) {
+	c, name, fields, err := read(object)
+	if err != nil {
+		return nil, nil, err
+	}
+	if name != "" {
+		wrong = append(wrong, name)
+	}
+	for i := range fields {
+		wrong = append(wrong, fields[i].Error())
+	}
+	if len(wrong) > 0 {
+		return nil, wrong, nil
+	}
+	return c, nil, nil
+}
+
+// read reads an object from JSON. What is wrong with its name is in name, what is wrong with
+// its spec in fields; c has no spec then.
+func read(js []byte) (c *configv1.MeshConfig, name string, fields []configv1.FieldError, err error) {
+	var in struct {
+		metav1.TypeMeta `json:",inline"`
+		Metadata        struct {
+			Name string `json:"name"`
+		} `json:"metadata"`
+		Spec json.RawMessage `json:"spec"`
+	}
+	if err := json.Unmarshal(js, &in); err != nil {
+		return nil, "", nil, fmt.Errorf("read MeshConfig: %w", err)
+	}
+	if want := configv1.GroupVersion().String(); in.APIVersion != want || in.Kind != configv1.KindMeshConfig {
+		return nil, "", nil, fmt.Errorf("read MeshConfig: want %s %s, got %q %q", want, configv1.KindMeshConfig, in.APIVersion, in.Kind)
+	}
+	if in.Metadata.Name != configv1.MeshConfigName {
+		name = fmt.Sprintf("metadata.name: want %q, got %q", configv1.MeshConfigName, in.Metadata.Name)
+	}
+	if len(in.Spec) > 0 && string(in.Spec) != "null" {
+		if _, _, fields = decode(in.Spec); len(fields) > 0 {
+			return nil, name, fields, nil
+		}
+	}
+	c = &configv1.MeshConfig{}
+	if err := json.Unmarshal(js, c); err != nil {
+		return nil, "", nil, fmt.Errorf("read MeshConfig: %w", err)
+	}
+	return c, name, nil, nil
 }
 
 // Parse reads a spec alone, YAML or JSON, as Format wrote it, and validates it. unknown
@@ -65,11 +114,8 @@ func Parse(data []byte) (spec *configv1.MeshConfigSpec, unknown []string, err er
 	if err != nil {
 		return nil, nil, fmt.Errorf("read mesh config spec: %w", err)
 	}
-	spec, unknown, err = configv1.DecodeSpec(js)
-	if err != nil {
-		return nil, nil, invalid(err)
-	}
-	if fields := Validate(spec); len(fields) > 0 {
+	spec, unknown, fields := decode(js)
+	if len(fields) > 0 {
 		return nil, nil, &Invalid{Fields: fields}
 	}
 	return spec, unknown, nil
@@ -123,22 +169,4 @@ func toJSON(data []byte) ([]byte, error) {
 		return nil, errors.New("no content (an empty spec is written {})")
 	}
 	return one, nil
-}
-
-// invalid turns the joined field errors of a decode into one *Invalid.
-func invalid(err error) error {
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		if field, is := errors.AsType[*configv1.FieldError](err); is {
-			return &Invalid{Fields: []configv1.FieldError{*field}}
-		}
-		return fmt.Errorf("read MeshConfig: %w", err)
-	}
-	out := &Invalid{}
-	for _, e := range joined.Unwrap() {
-		if field, is := errors.AsType[*configv1.FieldError](e); is {
-			out.Fields = append(out.Fields, *field)
-		}
-	}
-	return out
 }

@@ -182,6 +182,8 @@ func TestInvalidListsEveryField(t *testing.T) {
 	for name, in := range map[string]string{
 		"out of range": "proxy: {traceSampleRate: -1, accessLogSuccessSampleRate: 1000}",
 		"ill-typed":    "proxy: {traceSampleRate: a, accessLogSuccessSampleRate: b}",
+		"one of each":  "proxy: {traceSampleRate: 7, accessLogSuccessSampleRate: b}",
+		"by old names": "proxy: {trace_sample_rate: [], access_log_success_sample_rate: 101}",
 	} {
 		_, _, err := meshconfig.Parse([]byte(in))
 		bad, ok := errors.AsType[*meshconfig.Invalid](err)
@@ -191,10 +193,44 @@ func TestInvalidListsEveryField(t *testing.T) {
 		}
 		var paths []string
 		for _, f := range bad.Fields {
-			paths = append(paths, f.Path)
+			paths = append(paths, strings.NewReplacer("trace_sample_rate", "traceSampleRate").Replace(f.Path))
 		}
 		if want := []string{"proxy.accessLogSuccessSampleRate", "proxy.traceSampleRate"}; !slices.Equal(paths, want) {
 			t.Errorf("%s: got %q, want %q", name, paths, want)
+		}
+	}
+}
+
+func TestJudgeSaysEverythingThatIsWrong(t *testing.T) {
+	const head = `{"apiVersion": "config.aether.io/v1", "kind": "MeshConfig", "metadata": {"name": `
+	for name, tc := range map[string]struct {
+		in   string
+		want []string
+	}{
+		"nothing": {head + `"default"}, "spec": {"new": 1}}`, nil},
+		"no spec": {head + `"default"}}`, nil},
+		"the name too": {head + `"mine"}, "spec": {"proxy": {"traceSampleRate": 2, "tracingEnabled": 1}}}`, []string{
+			`metadata.name: want "default", got "mine"`,
+			"spec.proxy.traceSampleRate: must be greater than or equal to 0 and less than or equal to 1, got 2",
+			"spec.proxy.tracingEnabled: want true or false, got 1",
+		}},
+		"the spec itself": {head + `"default"}, "spec": 7}`, []string{"spec: want an object, got 7"}},
+		"a part of it":    {head + `"default"}, "spec": {"proxy": "on"}}`, []string{`spec.proxy: want an object, got "on"`}},
+		"a field twice":   {head + `"default"}, "spec": {"proxy": {"emitStatsPod": true, "emit_stats_pod": true}}}`, []string{`spec: (line 1:34): duplicate field "emit_stats_pod"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, wrong, err := meshconfig.Judge([]byte(tc.in))
+			if err != nil || (c == nil) != (len(tc.want) > 0) {
+				t.Errorf("got %v, %v", c, err)
+			}
+			if diff := cmp.Diff(tc.want, wrong); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	for _, in := range []string{"", "{", "7", "null", `{"kind": "MeshConfig"}`, `{"apiVersion": "config.aether.io/v2", "kind": "MeshConfig"}`, head + `"default", "labels": 7}}`} {
+		if c, wrong, err := meshconfig.Judge([]byte(in)); err == nil {
+			t.Errorf("%s: got %v, %v, want an error", in, c, wrong)
 		}
 	}
 }
