@@ -14,6 +14,7 @@ import (
 	"aether.io/aether/internal/meshconfig"
 	"aether.io/aether/internal/port"
 	"aether.io/aether/internal/provision"
+	"aether.io/aether/internal/webhook"
 )
 
 // flags are the settings of one controller.
@@ -30,6 +31,8 @@ type flags struct {
 	inspectPort           uint16
 	metricsBind           string
 	healthBind            string
+	webhookBind           string // empty: no webhook
+	webhookCertDir        string
 	leaderElect           bool
 	bind                  string
 	portOffset            uint32
@@ -78,6 +81,8 @@ func (f *flags) register(cmd *cobra.Command) {
 	s.Uint16Var(&f.inspectPort, "inspect-port", 8083, "on a cluster: port of loopback that answers read-only questions")
 	s.StringVar(&f.metricsBind, "metrics-bind-address", "", "on a cluster: host:port of /metrics; empty: none")
 	s.StringVar(&f.healthBind, "health-probe-bind-address", "", "on a cluster: host:port of /healthz and /readyz; empty: none")
+	s.StringVar(&f.webhookBind, "webhook-bind-address", "", "on a cluster: host:port of the admission webhook; empty: none")
+	s.StringVar(&f.webhookCertDir, "webhook-certificate-dir", "", "on a cluster: directory with "+webhook.CertFile+" and "+webhook.KeyFile+", the webhook's certificate; followed when they change")
 	s.BoolVar(&f.leaderElect, "leader-elect", true, "on a cluster: do what only one replica may do, as writing to the API, only while holding a Lease; false: this is the only replica")
 	s.StringVar(&f.bind, "bind", "127.0.0.1", "IP address that listeners bind")
 	s.Uint32Var(&f.portOffset, "port-offset", 0, "added to the port of each listener")
@@ -102,6 +107,7 @@ func (f *flags) register(cmd *cobra.Command) {
 		"kubeconfig", "shared-proxy-selector", "proxy-template", "proxy-overlap", "discovery-ca-mode", "discovery-ca-secret", "discovery-bind",
 		"discovery-port", "discovery-bootstrap-port", "inspect-port", "metrics-bind-address", "health-probe-bind-address", "leader-elect",
 		"release-name",
+		"webhook-bind-address", "webhook-certificate-dir",
 	} {
 		cmd.MarkFlagsMutuallyExclusive("directory", name)
 	}
@@ -131,7 +137,7 @@ func (f *flags) check() error {
 	}
 	refuse(f.caMode != caAuto && f.caMode != caExternal, "--discovery-ca-mode %q is neither %s nor %s", f.caMode, caAuto, caExternal)
 	refuse(f.discoveryBind != "" && net.ParseIP(f.discoveryBind) == nil, "--discovery-bind %q is not an IP address", f.discoveryBind)
-	for name, address := range map[string]string{"metrics-bind-address": f.metricsBind, "health-probe-bind-address": f.healthBind} {
+	for name, address := range map[string]string{"metrics-bind-address": f.metricsBind, "health-probe-bind-address": f.healthBind, "webhook-bind-address": f.webhookBind} {
 		if address != "" {
 			err := port.Check(address)
 			refuse(err != nil, "--%s: %w", name, err)
@@ -144,6 +150,7 @@ func (f *flags) check() error {
 	refuse(f.caLifetime <= 0, "--discovery-ca-lifetime %s is not positive", f.caLifetime)
 	refuse(f.svidTTL < time.Minute, "--discovery-svid-ttl %s is shorter than a minute", f.svidTTL)
 	refuse(f.ackDeadline <= 0, "--ack-deadline %s is not positive", f.ackDeadline)
+	refuse((f.webhookBind == "") != (f.webhookCertDir == ""), "--webhook-bind-address and --webhook-certificate-dir belong together")
 	refuse(f.system.TraceSampleRate < 0 || f.system.TraceSampleRate > 1, "--trace-sample-rate %g is not in 0..1", f.system.TraceSampleRate)
 	if f.system.OTelEndpoint != "" {
 		_, _, err := net.SplitHostPort(f.system.OTelEndpoint)

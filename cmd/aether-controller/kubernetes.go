@@ -128,6 +128,10 @@ func (c *controller) kubernetes() (platform, error) {
 	if err != nil {
 		return platform{}, err
 	}
+	admission, err := c.makeWebhook()
+	if err != nil {
+		return platform{}, err
+	}
 	term := &election.Term{}
 	leader, err := c.elect(config, []run.Part{
 		c.reign(term),
@@ -153,7 +157,7 @@ func (c *controller) kubernetes() (platform, error) {
 		lacks:     source.Lacks,
 		bootstrap: listening(c.f.discoveryBind, c.f.bootstrapPort),
 		stream:    listening(c.f.discoveryBind, c.f.streamPort),
-		parts: append(c.ports(),
+		parts: append(append(c.ports(), admission...),
 			leader,
 			run.Part{Name: "events", Run: c.events.Run},
 			run.Part{Name: "looks at last good versions", Run: func(ctx context.Context) error { return c.watchKey(ctx, keeper) }},

@@ -37,8 +37,9 @@ func (c *controller) ports() []run.Part {
 	return parts
 }
 
-// needs is what a controller needs to serve proxies. Whether it leads is not among it: all
-// replicas serve.
+// needs is what a controller needs to serve proxies, and API servers. Whether it leads is not
+// among it, as all replicas serve; nor is the webhook's certificate, without which API servers
+// go on as well.
 func (c *controller) needs() []readiness.Part {
 	until := func(done *atomic.Bool, text string) func() error {
 		return func() error {
@@ -48,12 +49,16 @@ func (c *controller) needs() []readiness.Part {
 			return errors.New(text)
 		}
 	}
-	return []readiness.Part{
+	parts := []readiness.Part{
 		{Name: "ca", Lacks: func() error { return c.ca.Usable() }},
 		{Name: "source", Lacks: c.unlisted},
 		{Name: "bootstrap listener", Lacks: until(&c.bootstrap, "it is not open yet")},
 		{Name: "stream listener", Lacks: until(&c.stream, "it is not open yet")},
 	}
+	if c.webhook != nil {
+		parts = append(parts, readiness.Part{Name: "webhook listener", Lacks: c.webhook.Lacks})
+	}
+	return parts
 }
 
 // unlisted is why the source's first list is not in effect yet. That the source is behind later is

@@ -28,6 +28,7 @@ import (
 	"aether.io/aether/internal/source"
 	"aether.io/aether/internal/spiffeid"
 	"aether.io/aether/internal/status"
+	"aether.io/aether/internal/webhook"
 	"aether.io/aether/internal/world"
 )
 
@@ -58,6 +59,7 @@ type controller struct {
 	streams  *server.Server
 	problems *problems
 	bundles  bundles
+	webhook  *webhook.Server // nil: there is none
 
 	synced    atomic.Bool // the source's first list is in the pipeline
 	bootstrap atomic.Bool // the listener is open
