@@ -33,6 +33,9 @@ type flags struct {
 	healthBind            string
 	webhookBind           string // empty: no webhook
 	webhookCertDir        string
+	webhookServerName     string
+	spireEnabled          bool
+	spireSocket           string
 	leaderElect           bool
 	bind                  string
 	portOffset            uint32
@@ -83,6 +86,9 @@ func (f *flags) register(cmd *cobra.Command) {
 	s.StringVar(&f.healthBind, "health-probe-bind-address", "", "on a cluster: host:port of /healthz and /readyz; empty: none")
 	s.StringVar(&f.webhookBind, "webhook-bind-address", "", "on a cluster: host:port of the admission webhook; empty: none")
 	s.StringVar(&f.webhookCertDir, "webhook-certificate-dir", "", "on a cluster: directory with "+webhook.CertFile+" and "+webhook.KeyFile+", the webhook's certificate; followed when they change")
+	s.StringVar(&f.webhookServerName, "webhook-server-name", "", "on a cluster: DNS name by which API servers call the webhook, which a certificate must have that is not of --webhook-certificate-dir")
+	s.BoolVar(&f.spireEnabled, "spire-enabled", false, "on a cluster: the webhook's certificate is the SVID that SPIRE gives this workload")
+	s.StringVar(&f.spireSocket, "spire-workload-socket", "", "on a cluster: address of SPIRE's Workload API, unix:///path")
 	s.BoolVar(&f.leaderElect, "leader-elect", true, "on a cluster: do what only one replica may do, as writing to the API, only while holding a Lease; false: this is the only replica")
 	s.StringVar(&f.bind, "bind", "127.0.0.1", "IP address that listeners bind")
 	s.Uint32Var(&f.portOffset, "port-offset", 0, "added to the port of each listener")
@@ -107,7 +113,7 @@ func (f *flags) register(cmd *cobra.Command) {
 		"kubeconfig", "shared-proxy-selector", "proxy-template", "proxy-overlap", "discovery-ca-mode", "discovery-ca-secret", "discovery-bind",
 		"discovery-port", "discovery-bootstrap-port", "inspect-port", "metrics-bind-address", "health-probe-bind-address", "leader-elect",
 		"release-name",
-		"webhook-bind-address", "webhook-certificate-dir",
+		"webhook-bind-address", "webhook-certificate-dir", "webhook-server-name", "spire-enabled", "spire-workload-socket",
 	} {
 		cmd.MarkFlagsMutuallyExclusive("directory", name)
 	}
@@ -150,7 +156,10 @@ func (f *flags) check() error {
 	refuse(f.caLifetime <= 0, "--discovery-ca-lifetime %s is not positive", f.caLifetime)
 	refuse(f.svidTTL < time.Minute, "--discovery-svid-ttl %s is shorter than a minute", f.svidTTL)
 	refuse(f.ackDeadline <= 0, "--ack-deadline %s is not positive", f.ackDeadline)
-	refuse((f.webhookBind == "") != (f.webhookCertDir == ""), "--webhook-bind-address and --webhook-certificate-dir belong together")
+	refuse(!f.spireEnabled && (f.webhookBind == "") != (f.webhookCertDir == ""), "--webhook-bind-address and --webhook-certificate-dir belong together")
+	refuse(f.spireEnabled != (f.spireSocket != ""), "--spire-enabled and --spire-workload-socket belong together")
+	refuse(f.spireEnabled && f.webhookCertDir != "", "--webhook-certificate-dir and --spire-enabled: the certificate can't be from both")
+	refuse(f.spireEnabled && f.webhookBind != "" && f.webhookServerName == "", "--spire-enabled: which of SPIRE's certificates is right is said by --webhook-server-name")
 	refuse(f.system.TraceSampleRate < 0 || f.system.TraceSampleRate > 1, "--trace-sample-rate %g is not in 0..1", f.system.TraceSampleRate)
 	if f.system.OTelEndpoint != "" {
 		_, _, err := net.SplitHostPort(f.system.OTelEndpoint)

@@ -62,36 +62,22 @@ func New(c Config) (*Source, error) {
 	return &Source{Config: c, changed: make(chan struct{}, 1), why: errors.New("it has not answered yet")}, nil
 }
 
-// Certificate is the newest that has the server name, as tls.Config.GetCertificate wants it. An
+// Certificate is the newest that has the server name, and implements webhook.Certificates. An
 // older one is kept while it is valid; else the error, an ErrNone, says what is wrong.
-func (s *Source) Certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+func (s *Source) Certificate() (*tls.Certificate, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.lacks(); err != nil {
-		return nil, err
-	}
-	return s.cert, nil
-}
-
-// Lacks is why there is no certificate; nil: there is one. It does not block.
-func (s *Source) Lacks() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.lacks()
-}
-
-func (s *Source) lacks() error {
 	switch {
 	case s.cert == nil:
-		return fmt.Errorf("%w: %w", ErrNone, s.why)
-	case s.Now().After(s.cert.Leaf.NotAfter):
-		err := fmt.Errorf("%w: the last one ended at %s", ErrNone, s.cert.Leaf.NotAfter.UTC().Format(time.RFC3339))
-		if s.why != nil {
-			err = fmt.Errorf("%w, and there is no other: %w", err, s.why)
-		}
-		return err
+		return nil, fmt.Errorf("%w: %w", ErrNone, s.why)
+	case !s.Now().After(s.cert.Leaf.NotAfter):
+		return s.cert, nil
 	}
-	return nil
+	err := fmt.Errorf("%w: the last one ended at %s", ErrNone, s.cert.Leaf.NotAfter.UTC().Format(time.RFC3339))
+	if s.why != nil {
+		err = fmt.Errorf("%w, and there is no other: %w", err, s.why)
+	}
+	return nil, err
 }
 
 // Roots are the authorities of the certificate's trust domain; zero before there is one.

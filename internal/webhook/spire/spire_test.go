@@ -98,7 +98,7 @@ func (r *rig) await(is func() string) {
 func (r *rig) awaitReason(words string) {
 	r.Helper()
 	r.await(func() string {
-		err := r.Lacks()
+		_, err := r.Certificate()
 		if err != nil && errors.Is(err, spire.ErrNone) && strings.Contains(err.Error(), words) {
 			return ""
 		}
@@ -119,7 +119,8 @@ func (r *rig) awaitChange() {
 	select {
 	case <-r.Changed():
 	case <-time.After(20 * time.Second):
-		r.Fatalf("no change was told; it lacks %v\nlog:\n%s", r.Lacks(), r.log)
+		_, err := r.Certificate()
+		r.Fatalf("no change was told; it lacks %s\nlog:\n%s", errorText(err), r.log)
 	}
 }
 
@@ -128,7 +129,9 @@ func (r *rig) awaitChange() {
 func (r *rig) serial() int64 {
 	r.Helper()
 	a, b := net.Pipe()
-	server := tls.Server(a, &tls.Config{GetCertificate: r.Certificate, MinVersion: tls.VersionTLS13})
+	server := tls.Server(a, &tls.Config{
+		MinVersion: tls.VersionTLS13, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return r.Certificate() },
+	})
 	client := tls.Client(b, &tls.Config{RootCAs: r.Roots().Pool(), ServerName: name, MinVersion: tls.VersionTLS13})
 	shaken := make(chan error, 1)
 	go func() { shaken <- server.HandshakeContext(r.Context()) }()
@@ -146,9 +149,6 @@ func hour() time.Time { return time.Now().Add(time.Hour) }
 func TestWhileThereIsNoSPIRETheReasonIsToldAndItIsTakenUpWhenItComes(t *testing.T) {
 	r := start(t)
 	r.awaitReason("no such file")
-	if _, err := r.Certificate(nil); !errors.Is(err, spire.ErrNone) {
-		t.Errorf("a certificate: %v", err)
-	}
 	if !r.Roots().IsZero() {
 		t.Error("there are roots")
 	}
@@ -156,7 +156,7 @@ func TestWhileThereIsNoSPIRETheReasonIsToldAndItIsTakenUpWhenItComes(t *testing.
 	ca := newAuthority(t)
 	a.give(ca.svid(t, 7, hour(), []authority{ca}, name))
 	r.awaitChange()
-	if err := r.Lacks(); err != nil {
+	if _, err := r.Certificate(); err != nil {
 		t.Error(err)
 	}
 	if got := r.serial(); got != 7 {
@@ -252,7 +252,7 @@ func TestAnAgentThatGoesAndComesBackIsFollowed(t *testing.T) {
 		}
 		return "it did not tell that the agent has gone"
 	})
-	if err := r.Lacks(); err != nil {
+	if _, err := r.Certificate(); err != nil {
 		t.Errorf("what is valid is served no more: %v", err)
 	}
 	a, _ = startAgent(t, r.socket)
