@@ -64,6 +64,7 @@ const (
 	LagNotConnected = "Disconnected"
 	LagNoAck        = "NotAcknowledged" // past the Ack deadline
 	LagPending      = "Pending"         // accepted, still warming past the Ack deadline
+	LagRejected     = "Rejected"        // refused by its Envoy; of a Member only
 )
 
 // Verdict is whether a set of resources is live where it should be.

@@ -49,6 +49,10 @@ func newAPI(t *testing.T) *api {
 
 func (a *api) Verdict(scope.Scope, []resource.Name, uint32) fleet.Verdict { return live }
 
+func (a *api) Position(scope.Scope) uint64 { return 0 }
+
+func (a *api) Roll(scope.Scope, []resource.Name, uint64) []fleet.Member { return nil }
+
 // begin notes a call, waits as long as it takes and returns what it ends with.
 func (a *api) begin(ctx context.Context, k object.Key) error {
 	a.mu.Lock()

@@ -49,12 +49,18 @@ type outcome struct {
 	message string
 }
 
+// seen is what was observed for one status.
+type seen struct {
+	verdicts []fleet.Verdict // one of each requirement
+	count    count           // instead, of a status that counts proxies
+}
+
 // observe returns a copy of wanted's value in which the observed conditions are filled
 // in. held says that the object is quarantined, and why; empty if it is not. before is what was
 // written last: what was live stays so until a proxy says otherwise, because a proxy
 // that is away keeps serving what it had.
-func observe(wanted routing.Status, verdicts []fleet.Verdict, held string, before *Document) (any, openness) {
-	open := settled
+func observe(wanted routing.Status, of seen, held string, before *Document) (any, openness) {
+	open, verdicts := settled, of.verdicts
 	note := func(o outcome) outcome { open = max(open, o.open); return o }
 	switch v := wanted.Value.(type) {
 	case *gatewayv1.GatewayStatus:
@@ -91,9 +97,8 @@ func observe(wanted routing.Status, verdicts []fleet.Verdict, held string, befor
 		return next, open
 	case *configv1.MeshConfigStatus:
 		next := v.DeepCopy()
-		if len(wanted.Live) > 0 {
-			setCondition(&next.Conditions, MeshApplied, applied(wanted, verdicts, held, before, note), wanted.Generation)
-		}
+		setCondition(&next.Conditions, MeshApplied, note(of.count.outcome(held)), wanted.Generation)
+		next.Proxies = of.count.status()
 		return next, open
 	case *gatewayv1.GatewayClassStatus:
 		return v.DeepCopy(), settled
@@ -130,30 +135,6 @@ func observeListeners(own *[]metav1.Condition, listeners map[string]*[]metav1.Co
 	if len(wanted.Live) > 0 && !decided {
 		setCondition(own, programmed, whole, wanted.Generation)
 	}
-}
-
-// applied is what is said of a MeshConfig: the worst of what is said of each scope that it
-// reaches, by name if there are several and it is not the same of all.
-func applied(wanted routing.Status, verdicts []fleet.Verdict, held string, before *Document, note func(outcome) outcome) outcome {
-	var worst outcome
-	for i := range wanted.Live {
-		o := note(judge(verdicts[i], held, wasTrue(before, wanted.Generation, "", MeshApplied)))
-		if i == 0 || o.open > worst.open {
-			worst = o
-			if len(wanted.Live) > 1 && o.status != metav1.ConditionTrue {
-				worst.message = wanted.Live[i].Scope.String() + ": " + o.message
-			}
-		}
-	}
-	switch {
-	case worst.open == troubled:
-		worst.reason = ReasonRejected
-	case worst.status == metav1.ConditionTrue:
-		worst.reason = ReasonApplied
-	default:
-		worst.reason = ReasonProgressing
-	}
-	return worst
 }
 
 // judge turns one verdict into a condition.

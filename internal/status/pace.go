@@ -18,6 +18,13 @@ const (
 	maxTruce = 5 * time.Minute
 )
 
+// How fast it is told how many proxies have come how far, while nothing else changes: in
+// half a minute, after which those who do not answer are laggards, not even ten times.
+const (
+	minCalm = time.Second // after what else changed, doubled with each that follows
+	maxCalm = 16 * time.Second
+)
+
 // backoffs is how many times what is waited before a write that failed is doubled.
 const backoffs = 4
 
@@ -26,6 +33,8 @@ type pace struct {
 	full     time.Time // when burst writes need not wait again
 	mended   time.Time // when what others took away was last put back
 	times    int       // how often it was, one soon after the other
+	minors   int       // how often numbers alone were told, since something else changed
+	minorAt  time.Time // when something was last told
 	failures int       // in a row
 	retryAt  time.Time // after a failure
 }
@@ -43,6 +52,22 @@ func (p *pace) truce() time.Duration {
 	}
 	return min(minTruce<<min(p.times-1, 10), maxTruce)
 }
+
+// calm is the earliest time at which numbers alone are told again.
+func (p *pace) calm() time.Time { return p.minorAt.Add(min(minCalm<<min(p.minors, 10), maxCalm)) }
+
+// told notes that numbers alone are being told. After a time without any it begins anew.
+func (p *pace) told(now time.Time) {
+	if now.Sub(p.minorAt) > 2*maxCalm {
+		p.minors = 0
+	} else {
+		p.minors++
+	}
+	p.minorAt = now
+}
+
+// changed notes that something else is being told.
+func (p *pace) changed(now time.Time) { p.minors, p.minorAt = 0, now }
 
 // wrote notes a write, lost: one that put back what others had taken away.
 func (p *pace) wrote(now time.Time, lost bool) {

@@ -12,6 +12,8 @@ import (
 	"aether.io/aether/internal/fleet"
 	"aether.io/aether/internal/logkey"
 	"aether.io/aether/internal/object"
+	"aether.io/aether/internal/routing"
+	"aether.io/aether/internal/scope"
 )
 
 // Run writes until ctx is done, and returns when the writes under way have ended.
@@ -36,6 +38,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		case <-look.C:
 			lulled = false
 			e.sweep(ctx)
+			e.recount()
 			e.look()
 		}
 		e.launch(ctx, &writes)
@@ -79,7 +82,7 @@ func (e *Engine) look() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for k := range e.waiting {
-		if en := e.entries[k]; e.pulsed || en.late && now.Sub(en.since) >= e.c.Patience {
+		if en := e.entries[k]; e.pulsed && len(en.marks) == 0 || en.late && now.Sub(en.from) >= en.patient {
 			e.dirty[k] = true
 		}
 	}
@@ -156,7 +159,7 @@ func (e *Engine) plan() {
 	e.lookAt = e.c.Now().Add(time.Hour)
 	for k := range e.waiting {
 		if en := e.entries[k]; en.late && !en.busy && !en.queued && !e.dirty[k] {
-			e.sooner(en.since.Add(e.c.Patience))
+			e.sooner(en.from.Add(en.patient))
 		}
 	}
 	for k := range e.retry {
@@ -240,7 +243,7 @@ func (j *job) run(ctx context.Context, to Sink) {
 // prepare observes one object and returns what is to be written of it; nil: nothing.
 func (e *Engine) prepare(k object.Key, en *entry) *job {
 	e.mu.Lock()
-	wanted, before, since, reason, lack, added := en.wanted, en.shown, en.since, e.held[k], e.lacks[k], maps.Clone(e.added[k])
+	wanted, before, since, reason, lack, added, marks := en.wanted, en.shown, en.since, e.held[k], e.lacks[k], maps.Clone(e.added[k]), en.marks
 	e.mu.Unlock()
 	if before != nil && before.UID != wanted.UID {
 		before = nil // that was another object of the name
@@ -250,21 +253,22 @@ func (e *Engine) prepare(k object.Key, en *entry) *job {
 	open := settled
 	now := e.c.Now()
 	if wanted.Value != nil {
-		verdicts := make([]fleet.Verdict, len(wanted.Live))
-		for i, r := range wanted.Live {
-			verdicts[i] = e.c.Observer.Verdict(r.Scope, r.Resources, r.Port)
-		}
 		var next any
-		next, open = observe(wanted, verdicts, reason, before)
+		next, open = observe(wanted, e.see(wanted, marks, since), reason, before)
 		without(next, lack)
 		with(next, wanted.UID, added)
 		stamp(next, before, now)
 		doc = &Document{Key: k, Generation: wanted.Generation, UID: wanted.UID, Status: next}
 	}
-	holdBack := open == awaited && now.Sub(since) < e.c.Patience
 
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if awaits := open == awaited && len(marks) > 0; awaits != en.awaits {
+		if en.awaits = awaits; awaits { // those who were settled may have been for long
+			en.from = now
+		}
+	}
+	holdBack := open == awaited && now.Sub(en.from) < en.patient
 	setMember(e.waiting, k, open != settled)
 	en.late = holdBack
 	if doc != nil && !holdBack {
@@ -275,25 +279,57 @@ func (e *Engine) prepare(k object.Key, en *entry) *job {
 		e.forget(k, en)
 		return nil
 	case holdBack:
-		e.sooner(since.Add(e.c.Patience))
+		e.sooner(en.from.Add(en.patient))
 		return nil
 	case e.idle:
 		return nil
 	}
 	news := doc == nil || en.written == nil || en.forced || !same(*en.written, *doc)
+	if news && doc != nil && en.written != nil && !en.forced && minor(*en.written, *doc) {
+		if calm := en.pace.calm(); now.Before(calm) {
+			return e.later(k, en, calm)
+		}
+		en.pace.told(now)
+	} else if news {
+		en.pace.changed(now)
+	}
 	switch peace := en.pace.peace(); {
 	case !news && !en.lost:
 		return nil
 	case !news && now.Before(peace):
-		en.pace.retryAt = peace
-		e.retry[k] = true
-		e.sooner(peace)
-		return nil
+		return e.later(k, en, peace)
 	}
 	j := &job{key: k, entry: en, doc: doc, uid: wanted.UID, lost: en.lost && !news, forced: en.forced}
 	en.lost, en.forced, en.busy, en.flight = false, false, true, doc
 	e.flying++
 	return j
+}
+
+// later has an object looked at again at a time. The caller holds mu.
+func (e *Engine) later(k object.Key, en *entry, at time.Time) *job {
+	en.pace.retryAt = at
+	e.retry[k] = true
+	e.sooner(at)
+	return nil
+}
+
+// see observes what a status needs.
+func (e *Engine) see(wanted routing.Status, marks map[scope.Scope][]mark, changed time.Time) seen {
+	var out seen
+	if counts(wanted) {
+		out.count.concerned = len(wanted.Live) > 0
+		for _, r := range wanted.Live {
+			list := marks[r.Scope]
+			out.count.add(e.roll(r.Scope, r.Resources, list[len(list)-1].position), list, changed)
+		}
+		out.count.finish()
+		return out
+	}
+	out.verdicts = make([]fleet.Verdict, len(wanted.Live))
+	for i, r := range wanted.Live {
+		out.verdicts[i] = e.c.Observer.Verdict(r.Scope, r.Resources, r.Port)
+	}
+	return out
 }
 
 // finish notes what came of a write.
@@ -340,6 +376,10 @@ func (e *Engine) finish(ctx context.Context, j *job) {
 func (e *Engine) forget(k object.Key, en *entry) {
 	delete(e.waiting, k)
 	delete(e.retry, k)
+	for s := range en.marks {
+		e.leave(s, k)
+	}
+	en.marks = nil
 	if !e.dirty[k] {
 		delete(e.entries, k)
 		return

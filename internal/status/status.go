@@ -27,6 +27,9 @@ import (
 	"aether.io/aether/internal/scope"
 )
 
+// comeback is by how much more patience there is with proxies when a process begins.
+const comeback = 10
+
 // The defaults of a Config.
 const (
 	DefaultPatience = 500 * time.Millisecond
@@ -38,6 +41,10 @@ const (
 // Observer says what proxies run.
 type Observer interface {
 	Verdict(s scope.Scope, names []resource.Name, port uint32) fleet.Verdict
+	// Position is up to where a scope has been published.
+	Position(s scope.Scope) uint64
+	// Roll is every proxy of a scope, and how it stands to what was published up to a position.
+	Roll(s scope.Scope, names []resource.Name, position uint64) []fleet.Member
 }
 
 // Sink is where statuses are written. Several calls are under way at a time, one of each
@@ -62,6 +69,7 @@ type Document struct {
 type Config struct {
 	Observer Observer
 	Sink     Sink
+	Pods     Pods // nil: the proxies that are connected are all there are
 	// Patience is how long a status whose only open question is whether proxies have
 	// it live is held back, so that the usual case is one write and not two.
 	Patience time.Duration
@@ -85,33 +93,40 @@ type Engine struct {
 	metrics *metrics
 	wake    chan struct{} // capacity 1: there is something to look at
 	ended   chan struct{} // capacity 1: a write ended, so another may begin
+	born    time.Time
 
-	mu      sync.Mutex // guards what follows; never held while the sink or the observer is called
-	entries map[object.Key]*entry
-	dirty   map[object.Key]bool // to be looked at
-	waiting map[object.Key]bool // not live yet, or refused: looked at on each pulse
-	retry   map[object.Key]bool // writes that failed
-	users   map[resource.Name]map[object.Key]bool
-	ports   map[object.Key]bool // statuses that need a bound port
-	held    map[object.Key]string
-	lacks   map[object.Key]condition.Problem   // of Gateways
-	added   map[object.Key]map[string]Addition // by type of condition
-	strays  map[object.Key]types.UID           // have something of ours, and no status
-	ready   [2][]object.Key                    // whose turn comes, each once; the first before the second
-	flying  int                                // writes under way
-	pulsed  bool
-	lookAt  time.Time // when to look, if nothing is told
-	told    bool      // there was an Update
-	idle    bool      // another replica writes
-	swept   bool      // or there is nothing to sweep
-	sweepAt time.Time // not before
-	silence silence
+	mu       sync.Mutex // guards what follows; never held while the sink or the observer is called
+	entries  map[object.Key]*entry
+	dirty    map[object.Key]bool // to be looked at
+	waiting  map[object.Key]bool // not live yet, or refused: looked at on each pulse
+	retry    map[object.Key]bool // writes that failed
+	users    map[resource.Name]map[object.Key]bool
+	ports    map[object.Key]bool // statuses that need a bound port
+	tallies  map[scope.Scope]*tally
+	held     map[object.Key]string
+	lacks    map[object.Key]condition.Problem   // of Gateways
+	added    map[object.Key]map[string]Addition // by type of condition
+	strays   map[object.Key]types.UID           // have something of ours, and no status
+	ready    [2][]object.Key                    // whose turn comes, each once; the first before the second
+	flying   int                                // writes under way
+	pulsed   bool
+	recounts bool      // as pulsed, for tallies
+	lookAt   time.Time // when to look, if nothing is told
+	told     bool      // there was an Update
+	idle     bool      // another replica writes
+	swept    bool      // or there is nothing to sweep
+	sweepAt  time.Time // not before
+	silence  silence
 }
 
 // entry is what is known of one object. All of it is guarded by the engine's mutex.
 type entry struct {
 	wanted  routing.Status
-	since   time.Time // when wanted last changed
+	since   time.Time              // when wanted last changed
+	marks   map[scope.Scope][]mark // of one that counts proxies, by age: at least one of each scope
+	awaits  bool                   // what it counts is not what it will be
+	from    time.Time              // when patience began
+	patient time.Duration
 	late    bool      // there is something to write that patience holds back
 	shown   *Document // as it was observed last; nil: not yet
 	written *Document // nil: never written
@@ -149,8 +164,8 @@ func New(c Config) (*Engine, error) {
 	e := &Engine{
 		c: c, wake: make(chan struct{}, 1), ended: make(chan struct{}, 1), swept: c.Sweep == nil,
 		entries: map[object.Key]*entry{}, dirty: map[object.Key]bool{}, waiting: map[object.Key]bool{}, retry: map[object.Key]bool{},
-		users: map[resource.Name]map[object.Key]bool{}, ports: map[object.Key]bool{}, held: map[object.Key]string{}, strays: map[object.Key]types.UID{},
-		added: map[object.Key]map[string]Addition{},
+		users: map[resource.Name]map[object.Key]bool{}, tallies: map[scope.Scope]*tally{}, ports: map[object.Key]bool{}, held: map[object.Key]string{}, strays: map[object.Key]types.UID{},
+		added: map[object.Key]map[string]Addition{}, born: c.Now(),
 	}
 	e.metrics = newMetrics(e.unwritten)
 	if c.Registerer != nil {
@@ -164,8 +179,9 @@ func New(c Config) (*Engine, error) {
 // Update takes what the graph says anew. Call it after the resources that belong to it
 // have been published, so that what is observed is about them.
 func (e *Engine) Update(statuses []routing.Status) {
-	now := e.c.Now()
+	now, at := e.c.Now(), e.positions(statuses)
 	e.mu.Lock()
+	first := !e.told
 	e.told = true
 	for _, s := range statuses {
 		en := e.entries[s.Key]
@@ -173,8 +189,13 @@ func (e *Engine) Update(statuses []routing.Status) {
 			en = &entry{}
 			e.entries[s.Key] = en
 		}
+		en.patient = e.c.Patience
+		if first && counts(s) { // whose proxies have yet to come back to this process
+			en.patient = comeback * e.c.Patience
+		}
 		e.index(en.wanted, false)
-		en.wanted, en.since = s, now
+		e.note(en, s, at)
+		en.wanted, en.since, en.from = s, now, now
 		e.index(s, true)
 		e.dirty[s.Key] = true
 		delete(e.strays, s.Key)
@@ -267,7 +288,7 @@ func (e *Engine) Seen(k object.Key, uid types.UID, ours bool, shows func(Documen
 // Pulse says that proxies were observed to have changed.
 func (e *Engine) Pulse() {
 	e.mu.Lock()
-	e.pulsed = true
+	e.pulsed, e.recounts = true, true
 	e.mu.Unlock()
 	e.poke()
 }
@@ -313,7 +334,7 @@ func (e *Engine) Documents() []Document {
 func (e *Engine) Settled() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.told || !e.swept || e.pending() > 0 || e.pulsed && len(e.waiting) > 0 {
+	if !e.told || !e.swept || e.pending() > 0 || e.pulsed && len(e.waiting) > 0 || e.recounts && len(e.tallies) > 0 {
 		return false
 	}
 	for k := range e.waiting {

@@ -52,6 +52,10 @@ func (e *edge) Verdict(scope.Scope, []resource.Name, uint32) fleet.Verdict {
 	return e.verdict
 }
 
+func (e *edge) Position(scope.Scope) uint64 { return 0 }
+
+func (e *edge) Roll(scope.Scope, []resource.Name, uint64) []fleet.Member { return nil }
+
 func (e *edge) Write(_ context.Context, d status.Document) (bool, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -28,6 +28,7 @@ type proxy struct {
 	differed int
 	pending  map[resource.Name]time.Time
 	refused  map[resource.Name]resource.Refusal // counts while the hash is current
+	denied   map[resource.Name]time.Time        // since when, of those in refused that were answered
 	ports    []uint32
 	status   fleet.Status
 	laggard  string
@@ -101,6 +102,7 @@ func (p *proxy) answer(of sent, a snapshot.Answer, now time.Time) {
 		}
 	}
 	p.pending = pending
+	before, denied := p.refused, make(map[resource.Name]time.Time, len(a.Refused))
 	p.refused = make(map[resource.Name]resource.Refusal, len(a.Refused))
 	for _, r := range a.Refused {
 		cur, seq := p.area.Current(r.Name)
@@ -111,8 +113,12 @@ func (p *proxy) answer(of sent, a snapshot.Answer, now time.Time) {
 		if len(r.Detail) > maxDetail {
 			r.Detail = strings.ToValidUTF8(r.Detail[:maxDetail], "")
 		}
-		p.refused[r.Name] = r
+		p.refused[r.Name], denied[r.Name] = r, now
+		if t, ok := p.denied[r.Name]; ok && before[r.Name].Hash == r.Hash {
+			denied[r.Name] = t
+		}
 	}
+	p.denied = denied
 }
 
 // disconnect notes that a proxy's stream is gone.

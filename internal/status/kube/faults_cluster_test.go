@@ -32,6 +32,10 @@ type nobody struct{}
 
 func (nobody) Verdict(scope.Scope, []resource.Name, uint32) fleet.Verdict { return fleet.Verdict{} }
 
+func (nobody) Position(scope.Scope) uint64 { return 0 }
+
+func (nobody) Roll(scope.Scope, []resource.Name, uint64) []fleet.Member { return nil }
+
 // faulty is a way to the API server on which requests fail.
 func faulty(t *testing.T, config *rest.Config, fault func(http.ResponseWriter, *http.Request) bool) *rest.Config {
 	t.Helper()
