@@ -21,12 +21,15 @@ import (
 	"aether.io/aether/internal/projection"
 	"aether.io/aether/internal/provision"
 	"aether.io/aether/internal/provision/hold"
+	"aether.io/aether/internal/provision/pod"
+	"aether.io/aether/internal/proxypod"
 	"aether.io/aether/internal/routing/front"
 	"aether.io/aether/internal/routing/key"
 	"aether.io/aether/internal/run"
 	sourcekube "aether.io/aether/internal/source/kube"
 	"aether.io/aether/internal/status"
 	statuskube "aether.io/aether/internal/status/kube"
+	"aether.io/aether/internal/svid"
 )
 
 // clientQPS and clientBurst are how fast the API may be called: never the bottleneck, which
@@ -110,6 +113,14 @@ func (c *controller) kubernetes() (platform, error) {
 	if err != nil {
 		return platform{}, err
 	}
+	pods, err := proxypod.New(proxypod.Config{
+		Client: config, Namespace: c.f.releaseNamespace, Shared: c.f.proxySelector, Dedicated: pod.Every,
+		Owned:   func(ctx context.Context, w svid.Workload) error { return accounts{c.pipeline, owners}.Owned(ctx, w) },
+		Changed: func() { c.statuses.Pulse() }, Log: c.log,
+	})
+	if err != nil {
+		return platform{}, err
+	}
 	template, err := c.f.readTemplate()
 	if err != nil {
 		return platform{}, err
@@ -151,6 +162,7 @@ func (c *controller) kubernetes() (platform, error) {
 		attester:  reviewer,
 		owners:    owners,
 		sink:      leaderSink{sink, term},
+		pods:      pods,
 		docket:    leaderDocket{convictions, term},
 		fronts:    observed{fronts, classes, projected},
 		follow:    looking(source.Run, keeper),
@@ -160,6 +172,7 @@ func (c *controller) kubernetes() (platform, error) {
 		parts: append(append(c.ports(), admission...),
 			leader,
 			run.Part{Name: "events", Run: c.events.Run},
+			run.Part{Name: "pods of proxies", Run: pods.Run},
 			run.Part{Name: "looks at last good versions", Run: func(ctx context.Context) error { return c.watchKey(ctx, keeper) }},
 			run.Part{Name: "inspection", Run: func(ctx context.Context) error {
 				return inspect.ServeLoopback(ctx, c.f.inspectPort, c.handler())

@@ -75,6 +75,7 @@ type platform struct {
 	attester  bootstrap.Attester
 	owners    *owner.Checker // nil: there are no pods
 	sink      status.Sink
+	pods      status.Pods                               // nil: there are none
 	sweep     func(context.Context, []object.Key) error // nil: what an earlier process left is seen
 	docket    pipeline.Store                            // nil: convictions last as long as the process
 	fronts    pipeline.Fronts                           // nil: Gateways are reached where they are bound
@@ -157,7 +158,7 @@ func (c *controller) makeRouting() error {
 	c.world = world.New(world.Config{AckDeadline: c.f.ackDeadline, Log: c.log})
 	c.changes = changelog.New(c.world, c.moments, time.Now)
 	c.verdicts = newVerdicts(c.changes)
-	if c.statuses, err = status.New(status.Config{Observer: c.world, Sink: c.platform.sink, Sweep: c.platform.sweep, Log: c.log, Registerer: c.metrics}); err != nil {
+	if c.statuses, err = status.New(status.Config{Observer: c.world, Sink: c.platform.sink, Pods: c.platform.pods, Sweep: c.platform.sweep, Log: c.log, Registerer: c.metrics}); err != nil {
 		return err
 	}
 	if c.pipeline, err = pipeline.New(pipeline.Config{

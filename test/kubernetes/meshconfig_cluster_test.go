@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -27,7 +28,8 @@ spec: {proxy: {accessLogSuccessSampleRate: %d}}
 // applied is what the status of a MeshConfig says, in one line.
 const applied = `{.status.observedGeneration} {.status.conditions[?(@.type=="Applied")].status} ` +
 	`{.status.conditions[?(@.type=="Applied")].reason} {.status.conditions[?(@.type=="Applied")].observedGeneration} ` +
-	`{.status.effective.proxy.accessLogSuccessSampleRate.value} {.status.effective.proxy.accessLogSuccessSampleRate.from}`
+	`{.status.effective.proxy.accessLogSuccessSampleRate.value} {.status.effective.proxy.accessLogSuccessSampleRate.from} ` +
+	`{.status.proxies.applied}/{.status.proxies.total}{range .status.proxies.laggards[*]} {.name}:{.generation}:{.reason}{end}`
 
 func TestAMeshConfigIsAppliedWhenProxiesHaveIt(t *testing.T) {
 	r := system(t)
@@ -74,23 +76,45 @@ func TestAMeshConfigIsAppliedWhenProxiesHaveIt(t *testing.T) {
 	before := updates()
 
 	kubectl(fmt.Sprintf(meshConfig, namespace, 10), "apply", "-f", "-")
-	says(namespace, "1 True Applied 1 10 "+namespace+"/default")
+	says(namespace, "1 True Applied 1 10 "+namespace+"/default 1/1")
 
 	// It is applied when Envoy has said so, and not when it was written.
 	if err := r.Signal("envoy", syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	kubectl(fmt.Sprintf(meshConfig, namespace, 20), "apply", "-f", "-")
-	says(namespace, "2 False Progressing 2 20 "+namespace+"/default")
+	says(namespace, "2 False Progressing 2 20 "+namespace+"/default 0/1 proxy-1:1:NotAcknowledged")
 	if err := r.Signal("envoy", syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	says(namespace, "2 True Applied 2 20 "+namespace+"/default")
+	says(namespace, "2 True Applied 2 20 "+namespace+"/default 1/1")
+	if columns := strings.Fields(kubectl("", "get", "mc", "default", "-n", namespace, "--no-headers")); len(columns) < 4 || columns[1] != "1" && columns[2] != "1" {
+		t.Errorf("kubectl's columns: %q", columns)
+	}
+
+	// A pod that runs counts, connected or not, and as long as it is there.
+	ghost := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "ghost", Labels: map[string]string{"app.kubernetes.io/component": "shared-proxy"}},
+		Spec:       corev1.PodSpec{ServiceAccountName: "coxswain-shared-proxy", AutomountServiceAccountToken: new(bool), Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+	}
+	ghost, err := r.API.Core.Pods(namespace).Create(t.Context(), ghost, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ghost.Status.Phase = corev1.PodRunning
+	if _, err := r.API.Core.Pods(namespace).UpdateStatus(t.Context(), ghost, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	says(namespace, "2 False Progressing 2 20 "+namespace+"/default 1/2 ghost:0:Disconnected")
+	if err := r.API.Core.Pods(namespace).Delete(t.Context(), "ghost", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
+		t.Fatal(err)
+	}
+	says(namespace, "2 True Applied 2 20 "+namespace+"/default 1/1")
 
 	// A namespace's own is in effect there, and the release's again when it is gone; all live,
 	// without an update of a listener.
 	kubectl(fmt.Sprintf(meshConfig, benchrig.Namespace, 30), "apply", "-f", "-")
-	says(benchrig.Namespace, "1 True Applied 1 30 "+benchrig.Namespace+"/default")
+	says(benchrig.Namespace, "1 True Applied 1 30 "+benchrig.Namespace+"/default 1/1")
 	runtime, err := r.Envoy(t.Context(), "/runtime")
 	if err != nil {
 		t.Fatal(err)
@@ -107,5 +131,9 @@ func TestAMeshConfigIsAppliedWhenProxiesHaveIt(t *testing.T) {
 		t.Errorf("a rate of 200 percent: %v", err)
 	}
 	kubectl("", "delete", "meshconfig", "default", "-n", benchrig.Namespace)
-	says(namespace, "2 True Applied 2 20 "+namespace+"/default")
+	says(namespace, "2 True Applied 2 20 "+namespace+"/default 1/1")
+
+	// A namespace without a Gateway concerns nobody.
+	kubectl(fmt.Sprintf(meshConfig, "kube-public", 40), "apply", "-f", "-")
+	says("kube-public", "1 True Applied 1 40 kube-public/default 0/0")
 }

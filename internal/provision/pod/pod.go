@@ -27,6 +27,9 @@ const (
 	waitMargin  = 5 * time.Second
 )
 
+// Every is the label selector of the pods that are made here, whichever Gateway's.
+const Every = componentLabel + "=" + component + "," + front.ManagedByLabel + "=" + front.FieldManager
+
 // Selector is the labels by which a Gateway's own proxies are found. The shared ones, which
 // may be in the same namespace, have another component.
 func Selector(gw key.Name, class string) map[string]string {
