@@ -129,10 +129,11 @@ $(CACHE)/envoy/$(ENVOY_VERSION)/envoy:
 
 # The test cluster: test/cluster. What it is made of is built once for a machine.
 CLUSTER := .build/cluster-tools/ctl
+WITH_SPIRE := $(if $(SPIRE),-spire)
 
 .PHONY: cluster-up
-cluster-up: $(CLUSTER) $(if $(filter none,$(CHART)),,build envoy) ## a real Kubernetes with Aether (CHART=none: without; NODES=2; VALUES=file)
-	@$(CLUSTER) $(if $(NODES),-nodes $(NODES)) up
+cluster-up: $(CLUSTER) $(if $(filter none,$(CHART)),,build envoy) ## a real Kubernetes with Aether (CHART=none: without; NODES=2; VALUES=file; SPIRE=1)
+	@$(CLUSTER) $(WITH_SPIRE) $(if $(NODES),-nodes $(NODES)) up
 	@$(if $(filter none,$(CHART)),,$(CLUSTER) -envoy $(AETHER_ENVOY) -values '$(VALUES)' install)
 
 .PHONY: cluster-down
@@ -144,8 +145,8 @@ cluster-load: $(CLUSTER) ## load images into it (IMAGES="OCI archives")
 	@$(CLUSTER) load $(IMAGES)
 
 .PHONY: cluster-programs
-cluster-programs: $(CLUSTER) ## build what it is made of into the cache
-	@$(CLUSTER) programs >/dev/null
+cluster-programs: $(CLUSTER) ## build what it is made of into the cache (SPIRE=1: that, too)
+	@$(CLUSTER) $(WITH_SPIRE) programs >/dev/null
 
 # The tests that need Kubernetes are in files named so: those that make what they need of it, and
 # those that need Aether on the cluster of cluster-up. They share one network.

@@ -34,6 +34,7 @@ type Program struct {
 	Dir     string // the folder of its module, with go.mod, go.sum and its own code, if any
 	Package string // of the module or one that it requires; empty: the module's own
 	LDFlags string // besides -s -w
+	C       bool   // it has code in C, for which a C compiler and its static libraries are needed
 }
 
 // kubernetesVersion is told by every program of Kubernetes; clients ask for it. It is
@@ -73,6 +74,12 @@ func Helm(root string) Program {
 		Name: "helm", Dir: filepath.Join(root, "tools/helm"), Package: module + "/cmd/helm",
 		LDFlags: "-X " + module + "/internal/version.version=v" + helmVersion,
 	}
+}
+
+// SPIRE is its server, its agent and SPIFFE's driver of volumes in one; root is the repository's.
+// Its database is written in C.
+func SPIRE(root string) Program {
+	return Program{Name: "spire", Dir: filepath.Join(root, "test/cluster/spire/program"), C: true}
 }
 
 // Root finds the repository from a folder in it: tests run in that of their package.
@@ -137,11 +144,20 @@ func (p Program) Make(ctx context.Context, cache string, out io.Writer) (string,
 	}
 	tmp := path + ".new" // ours alone, by the lock
 	defer os.Remove(tmp)
-	flags := []string{"-trimpath", "-ldflags", strings.TrimSpace("-s -w " + p.LDFlags)}
-	if err := p.compile(ctx, out, flags, tmp); err != nil {
+	if err := p.compile(ctx, out, p.flags(), tmp); err != nil {
 		return "", fmt.Errorf("build %s: %w", p.Name, err)
 	}
 	return path, os.Rename(tmp, path)
+}
+
+// flags are those of the go command. What is in C is linked statically as well, which leaves out
+// what asks the C library for names: it would load more of itself.
+func (p Program) flags() []string {
+	ld := strings.TrimSpace("-s -w " + p.LDFlags)
+	if !p.C {
+		return []string{"-trimpath", "-ldflags", ld}
+	}
+	return []string{"-trimpath", "-tags", "netgo,osusergo,sqlite_omit_load_extension", "-ldflags", ld + " -linkmode external -extldflags -static"}
 }
 
 // compile runs the go command and follows what it says.
@@ -170,7 +186,11 @@ func (p Program) target() string { return cmp.Or(p.Package, ".") }
 func (p Program) goCommand(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = p.Dir
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false", "GOWORK=off")
+	cgo := "CGO_ENABLED=0"
+	if p.C {
+		cgo = "CGO_ENABLED=1"
+	}
+	cmd.Env = append(os.Environ(), cgo, "GOFLAGS=-buildvcs=false", "GOWORK=off")
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it removes its temporary files
 	return cmd
 }
@@ -181,6 +201,9 @@ func (p Program) path(cache string) (string, error) {
 	fmt.Fprintln(h, runtime.Version(), runtime.GOOS, runtime.GOARCH, p.LDFlags)
 	if p.Package != "" {
 		fmt.Fprintln(h, p.Package)
+	}
+	if p.C {
+		fmt.Fprintln(h, p.flags())
 	}
 	files, err := filepath.Glob(filepath.Join(p.Dir, "*"))
 	if err != nil {

@@ -2,6 +2,7 @@ package build
 
 import (
 	"bytes"
+	"debug/elf"
 	"errors"
 	"os"
 	"path/filepath"
@@ -59,6 +60,31 @@ func TestAProgramThatDoesNotCompileSaysWhyAndLeavesNothing(t *testing.T) {
 	left, err := filepath.Glob(filepath.Join(cache, "cluster", "*", "hello*"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("left %v, %v", left, err)
+	}
+}
+
+// Images are made of programs and nothing else, so no loader may be needed.
+func TestAProgramWithCodeInCIsStatic(t *testing.T) {
+	p := module(t, "package main\n\n// #include <stdlib.h>\nimport \"C\"\n\nfunc main() { println(int(C.abs(-4))) }\n")
+	cache := t.TempDir()
+	p.C = true
+	path, err := p.Make(t.Context(), cache, &bytes.Buffer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, prog := range f.Progs {
+		if prog.Type == elf.PT_INTERP {
+			t.Error("it asks for a loader")
+		}
+	}
+	p.C = false
+	if _, err := p.Find(cache); !errors.Is(err, ErrNotBuilt) {
+		t.Errorf("without C: %v", err)
 	}
 }
 

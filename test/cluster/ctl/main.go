@@ -1,7 +1,7 @@
 // Command ctl makes and removes the test cluster:
 //
-//	ctl [-dir DIR] programs                             build what a cluster is made of
-//	ctl [-dir DIR] [-nodes N] up                        a cluster
+//	ctl [-dir DIR] [-spire] programs            build what a cluster is made of
+//	ctl [-dir DIR] [-spire] [-nodes N] up       a cluster, with SPIRE
 //	ctl [-dir DIR] [-envoy FILE] [-values FILE] install Aether on it, of the programs in bin
 //	ctl [-dir DIR] load ARCHIVE…
 //	ctl [-dir DIR] down
@@ -23,6 +23,7 @@ import (
 	"aether.io/aether/test/cluster/build"
 	"aether.io/aether/test/cluster/machine"
 	"aether.io/aether/test/cluster/release"
+	"aether.io/aether/test/cluster/spire"
 )
 
 func main() {
@@ -41,6 +42,7 @@ func run(ctx context.Context, args []string) error {
 	nodes := flags.Int("nodes", 1, "how many nodes")
 	envoy := flags.String("envoy", "", "install: the Envoy binary")
 	values := flags.String("values", "", "install: a file of values for the chart")
+	withSPIRE := flags.Bool("spire", false, "SPIRE, too")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -50,15 +52,24 @@ func run(ctx context.Context, args []string) error {
 	}
 	switch flags.Arg(0) {
 	case "programs":
-		return programs(ctx)
+		return programs(ctx, *withSPIRE)
 	case "up":
 		if err := up(ctx, *dir, *nodes); err != nil {
 			return err
 		}
+		if *withSPIRE {
+			if err := upSPIRE(ctx, c); err != nil {
+				return err
+			}
+		}
 		fmt.Printf("the cluster is up:\n  export KUBECONFIG=%s PATH=%s:$PATH\n", c.Kubeconfig(), filepath.Dir(c.Kubeconfig()))
 		return nil
 	case "install":
-		return install(ctx, c, *envoy, *values)
+		files := []string{}
+		if *values != "" {
+			files = append(files, *values)
+		}
+		return install(ctx, c, *envoy, files)
 	case "load":
 		return c.Load(ctx, flags.Args()[1:]...)
 	case "down":
@@ -70,12 +81,16 @@ func run(ctx context.Context, args []string) error {
 	}
 }
 
-func programs(ctx context.Context) error {
+func programs(ctx context.Context, withSPIRE bool) error {
 	cache, err := build.Cache()
 	if err != nil {
 		return err
 	}
-	for _, p := range []build.Program{build.Kubernetes("."), build.CoreDNS("."), build.Helm(".")} {
+	list := []build.Program{build.Kubernetes("."), build.CoreDNS("."), build.Helm(".")}
+	if withSPIRE {
+		list = append(list, build.SPIRE("."))
+	}
+	for _, p := range list {
 		path, err := p.Make(ctx, cache, os.Stderr)
 		if err != nil {
 			return err
@@ -86,7 +101,7 @@ func programs(ctx context.Context) error {
 }
 
 // install puts Aether on the cluster and says how to use it.
-func install(ctx context.Context, c cluster.Cluster, envoy, values string) error {
+func install(ctx context.Context, c cluster.Cluster, envoy string, values []string) error {
 	cache, err := build.Cache()
 	if err != nil {
 		return err
@@ -102,10 +117,7 @@ func install(ctx context.Context, c cluster.Cluster, envoy, values string) error
 	if err != nil {
 		return err
 	}
-	config := release.Config{Cluster: c, Root: ".", Programs: "bin", Probe: filepath.Join(filepath.Dir(self), "probe"), Envoy: envoy, Helm: helm, TakeOver: true, Out: os.Stderr}
-	if values != "" {
-		config.Values = []string{values}
-	}
+	config := release.Config{Cluster: c, Root: ".", Programs: "bin", Probe: filepath.Join(filepath.Dir(self), "probe"), Envoy: envoy, Helm: helm, Values: values, TakeOver: true, Out: os.Stderr}
 	r, err := release.New(config)
 	if err != nil {
 		return err
@@ -120,6 +132,26 @@ func install(ctx context.Context, c cluster.Cluster, envoy, values string) error
   curl -H 'Host: shop.example.com' http://$(kubectl get gateway web -o jsonpath='{.status.addresses[0].value}')/
 `)
 	return nil
+}
+
+// upSPIRE puts SPIRE on the cluster, which knows Aether's controller.
+func upSPIRE(ctx context.Context, c cluster.Cluster) error {
+	cache, err := build.Cache()
+	if err != nil {
+		return err
+	}
+	program, err := build.SPIRE(".").Make(ctx, cache, os.Stderr)
+	if err != nil {
+		return err
+	}
+	s, err := spire.New(spire.Config{Cluster: c, Program: program, Out: os.Stderr})
+	if err != nil {
+		return err
+	}
+	if err := s.Up(ctx); err != nil {
+		return err
+	}
+	return s.Register(ctx, spire.Controller(release.Namespace, release.Name))
 }
 
 func up(ctx context.Context, dir string, nodes int) error {
