@@ -29,7 +29,7 @@ COMMANDS  := $(notdir $(wildcard cmd/*))
 EMBEDDED  := internal/crd/gateway-api/.from-go-mod
 PROTOS    := $(wildcard api/*/v1/*.proto)
 GENERATED := $(wildcard api/*/v1/*.pb.go api/*/v1/zz_generated.*.go charts/crds/templates/*.yaml examples/README.md docs/reference/features.md \
-             docs/reference/configuration.md docs/reference/commands.md docs/reference/values.md)
+             docs/reference/configuration.md docs/reference/commands.md docs/reference/codes.md docs/reference/values.md)
 # The tests that need a real Envoy, by name: those of the files named so.
 COMPONENT_FILES := $(shell find . -name '*_component_test.go' -not -path './.build/*' -not -path './tools/*')
 # The test runner has a directory of its own: tests need none of the other tools.

@@ -23,7 +23,7 @@ const module = "aether.io/aether"
 // no logger, no files. Of ours they import only each other and api. (The linter forbids
 // them time.Now.)
 var purePackages = []string{
-	"internal/envoy", "internal/fleet", "internal/meshconfig", "internal/object", "internal/resource",
+	"internal/analyze", "internal/envoy", "internal/fleet", "internal/meshconfig", "internal/object", "internal/resource",
 	"internal/routing", "internal/scope", "internal/snapshot", "internal/spelling", "internal/spiffeid", "internal/watermark",
 }
 

@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"aether.io/aether/internal/analyze"
+	"aether.io/aether/internal/analyze/code"
 	"aether.io/aether/internal/changelog"
 	"aether.io/aether/internal/discovery/health"
 	"aether.io/aether/internal/fleet"
@@ -29,6 +31,10 @@ func outputs() map[string]any {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	name := resource.Name{TypeURL: "type.googleapis.com/envoy.config.cluster.v3.Cluster", Name: "default/shop/80"}
 	return map[string]any{
+		"analyze": []analyze.Finding{{
+			Code: code.MeshUnknown, Severity: code.Error, Object: "MeshConfig/aether-system/default", Path: "spec.proxy.accessLogEnabled", File: "mesh.yaml", Line: 7, Message: "is not known",
+		}},
+		"explain":       explained([]code.Code{{ID: code.MeshUnknown, Severity: code.Error, Title: "t", Meaning: "m", Mend: "n", Scope: code.Cluster}}),
 		"get-processes": []process{{Name: "envoy", PID: 7, Running: true, Log: "/state/logs/envoy.log"}},
 		"get-proxies": []fleet.Proxy{{
 			Peer: fleet.Peer{

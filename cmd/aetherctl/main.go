@@ -4,9 +4,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -20,12 +22,29 @@ func main() {
 	// A second signal ends it at once. What stops processes may send each signal twice, as
 	// timeout(1) does: that is not yet a second one.
 	context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, stop) })
-	err := root().ExecuteContext(ctx)
+	ran, err := root().ExecuteContextC(ctx)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "aetherctl:", err)
-		os.Exit(1)
+		os.Exit(exitStatus(ran, err))
 	}
+}
+
+// trouble is, in a command's annotations, the exit status of all errors that are not what the
+// command is there to find: of a command whose status 1 has a meaning, they have another.
+const trouble = "exit-status-of-errors"
+
+// found is an error that says what a command was asked to find; its exit status is 1.
+type found struct{ error }
+
+func exitStatus(ran *cobra.Command, err error) int {
+	if _, is := errors.AsType[found](err); is || ran == nil {
+		return 1
+	}
+	if status, convErr := strconv.Atoi(ran.Annotations[trouble]); convErr == nil {
+		return status
+	}
+	return 1
 }
 
 func root() *cobra.Command {
@@ -36,7 +55,7 @@ func root() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	cmd.AddCommand(standaloneCommand(), statusCommand(), getCommand(), versionCommand())
+	cmd.AddCommand(standaloneCommand(), statusCommand(), getCommand(), analyzeCommand(), explainCommand(), versionCommand())
 	return cmd
 }
 

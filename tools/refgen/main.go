@@ -1,6 +1,6 @@
 // Command refgen writes the reference pages that follow from code: the fields of our own
-// objects, from their definitions, the commands, from what their --help says, and the
-// values of the chart, from their comments.
+// objects, from their definitions, the commands, from what their --help says, the values of
+// the chart, from their comments, and the codes of an analysis, from what explains them.
 //
 //	refgen docs/reference
 //
@@ -38,6 +38,13 @@ func run(ctx context.Context, dir string) error {
 		return err
 	}
 	if err := os.WriteFile(filepath.Join(dir, "commands.md"), []byte(flags), 0o644); err != nil {
+		return err
+	}
+	explained, err := codes(ctx)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "codes.md"), []byte(explained), 0o644); err != nil {
 		return err
 	}
 	chart, err := values()

@@ -47,3 +47,12 @@ func TestCommandsAreThoseOfTheHelp(t *testing.T) {
 		t.Errorf("a program without commands has %v", got)
 	}
 }
+
+func TestACodeHasTheHeadingThatTheTableLinksTo(t *testing.T) {
+	page := codesPage([]explanation{{Code: "AET0001", Severity: "error", Title: "a | b", Meaning: "It is so.", Mend: "Mend it.", Scope: "with -A", Example: "a: 1\n", Mended: "a: 2\n"}})
+	for _, want := range []string{"| [AET0001](#aet0001) | error | a \\| b |\n", "\n## AET0001\n\n*error*: a | b.\n", "Found only with -A.", "```yaml\na: 1\n```\n\nMended:\n\n```yaml\na: 2\n```"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q:\n%s", want, page)
+		}
+	}
+}

@@ -196,7 +196,7 @@ func (r *reading) base64() {
 			continue // the decoding error says so
 		}
 		if _, err := base64.StdEncoding.DecodeString(text); err != nil {
-			r.add(Refused, "data["+key+"]", "is not base64; plain text goes into stringData")
+			r.refuse("data["+key+"]", "is not base64; plain text goes into stringData")
 		}
 	}
 }

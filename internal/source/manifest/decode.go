@@ -75,8 +75,8 @@ type reading struct {
 	usual   bool // the metadata are names, labels and annotations
 }
 
-func (r *reading) add(s Severity, path, message string) {
-	r.Findings = append(r.Findings, Finding{Severity: s, Path: path, Message: message})
+func (r *reading) refuse(path, message string) {
+	r.Findings = append(r.Findings, Finding{Severity: Refused, Path: path, Message: message})
 }
 
 func (r *reading) addErrors(errs field.ErrorList) {
@@ -85,7 +85,7 @@ func (r *reading) addErrors(errs field.ErrorList) {
 		if path == "<nil>" {
 			path = ""
 		}
-		r.add(Refused, path, r.explain(e))
+		r.refuse(path, r.explain(e))
 	}
 }
 
@@ -130,7 +130,7 @@ func (r *reading) unknown(s Severity, path string) {
 		}
 		message += "?"
 	}
-	r.add(s, path, message)
+	r.Findings = append(r.Findings, Finding{Severity: s, Path: path, Message: message, Unknown: true})
 }
 
 func (r *reading) refused() bool {
@@ -223,7 +223,7 @@ func (r *reading) custom(ctx context.Context, old *Document) {
 	}
 	r.Object = r.kind.make()
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, r.Object); err != nil {
-		r.add(Refused, "", err.Error())
+		r.refuse("", err.Error())
 	}
 }
 
@@ -245,12 +245,12 @@ func (r *reading) meshConfig() {
 	c, err := meshconfig.Load(r.doc.Raw)
 	if invalid, ok := errors.AsType[*meshconfig.Invalid](err); ok {
 		for _, f := range invalid.Fields {
-			r.add(Refused, strings.TrimSuffix("spec."+f.Path, "."), f.Detail)
+			r.refuse(strings.TrimSuffix("spec."+f.Path, "."), f.Detail)
 		}
 		return
 	}
 	if err != nil {
-		r.add(Refused, "", err.Error())
+		r.refuse("", err.Error())
 		return
 	}
 	for _, path := range c.UnknownFields {
@@ -258,7 +258,7 @@ func (r *reading) meshConfig() {
 		if known, ok := meshconfig.Suggest(path); ok {
 			message += "; did you mean spec." + known + "?"
 		}
-		r.add(Warning, "spec."+path, message)
+		r.Findings = append(r.Findings, Finding{Severity: Warning, Path: "spec." + path, Message: message, Unknown: true})
 	}
 	r.Object = c
 }
@@ -266,7 +266,7 @@ func (r *reading) meshConfig() {
 // core decodes a core type strictly, as kubectl does by default.
 func (r *reading) core() {
 	if v, _ := r.doc.content["apiVersion"].(string); !strings.HasSuffix("/"+v, "/v1") {
-		r.add(Refused, "apiVersion", fmt.Sprintf("%q is not served; use v1", v))
+		r.refuse("apiVersion", fmt.Sprintf("%q is not served; use v1", v))
 		return
 	}
 	if r.kind.name == object.Secret {
@@ -287,7 +287,7 @@ func (r *reading) core() {
 func (r *reading) into(fields map[string]any, out any, unknown Severity, at string) {
 	data, err := json.Marshal(fields)
 	if err != nil {
-		r.add(Refused, at, err.Error())
+		r.refuse(at, err.Error())
 		return
 	}
 	strict, err := kjson.UnmarshalStrict(data, out)
@@ -303,11 +303,11 @@ func (r *reading) into(fields map[string]any, out any, unknown Severity, at stri
 		if wrong.Type.Kind() == reflect.String && (wrong.Value == "bool" || strings.HasPrefix(wrong.Value, "number")) {
 			message += quoteIt
 		}
-		r.add(Refused, strings.TrimPrefix(at+"."+wrong.Field, "."), message)
+		r.refuse(strings.TrimPrefix(at+"."+wrong.Field, "."), message)
 		return
 	}
 	if err != nil {
-		r.add(Refused, at, err.Error())
+		r.refuse(at, err.Error())
 	}
 }
 
@@ -321,7 +321,7 @@ func (r *reading) finish(meta *metav1.ObjectMeta) {
 	delete(r.doc.content, "apiVersion")
 	content, err := json.Marshal(r.doc.content)
 	if err != nil {
-		r.add(Refused, "", err.Error())
+		r.refuse("", err.Error())
 		r.Object = nil
 		return
 	}
@@ -331,7 +331,7 @@ func (r *reading) finish(meta *metav1.ObjectMeta) {
 	}
 	about, err := json.Marshal(whole)
 	if err != nil {
-		r.add(Refused, "metadata", err.Error())
+		r.refuse("metadata", err.Error())
 		r.Object = nil
 		return
 	}

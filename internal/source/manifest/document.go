@@ -39,6 +39,7 @@ type Finding struct {
 	Severity Severity
 	Path     string // of the field, as in spec.rules[0].name; empty if it is about the whole
 	Message  string // what is wrong, without the path
+	Unknown  bool   // what is wrong is that the field is not known
 }
 
 // Document is one object as it is written in a file.
