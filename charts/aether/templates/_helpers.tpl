@@ -36,6 +36,17 @@ spiffe://{{ .Values.discovery.trustDomain }}/ns/{{ .Release.Namespace }}/sa/aeth
 coxswain-controller-discovery.{{ .Release.Namespace }}.svc
 {{- end }}
 
+{{/* The webhook's Service, its host as API servers call it, and the configuration that has them call. */}}
+{{- define "aether.webhook" -}}
+{{ .Release.Name }}-controller-webhook
+{{- end }}
+{{- define "aether.webhookHost" -}}
+{{ include "aether.webhook" . }}.{{ .Release.Namespace }}.svc
+{{- end }}
+{{- define "aether.webhookConfiguration" -}}
+{{ include "aether.webhook" . }}.{{ .Release.Namespace }}
+{{- end }}
+
 {{/* The name of what is the release's and has no namespace. Takes (dict "root" $ "name" NAME). */}}
 {{- define "aether.clusterName" -}}
 {{ .name }}:{{ .root.Release.Namespace }}
@@ -99,9 +110,12 @@ topologySpreadConstraints:
 {{- fail (printf "discovery.port and discovery.bootstrapPort are both %v" .port) }}
 {{- end }}
 {{- range $name, $port := dict "port" .port "bootstrapPort" .bootstrapPort }}
-{{- if has (int $port) (list 8080 8082 8083) }}
+{{- if has (int $port) (list 8080 8082 8083 9443) }}
 {{- fail (printf "discovery.%s %v is a port that the controller has for something else" $name $port) }}
 {{- end }}
 {{- end }}
+{{- end }}
+{{- if and .Values.webhook.enabled (gt (len (include "aether.webhook" .)) 63) }}
+{{- fail (printf "a release that is named %s has no room for its Service %s, as 63 characters are the most: name it otherwise, or set webhook.enabled=false" .Release.Name (include "aether.webhook" .)) }}
 {{- end }}
 {{- end }}
