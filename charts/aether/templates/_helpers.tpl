@@ -47,6 +47,13 @@ coxswain-controller-discovery.{{ .Release.Namespace }}.svc
 {{ include "aether.webhook" . }}.{{ .Release.Namespace }}
 {{- end }}
 
+{{/* Where the webhook's certificate comes from: helm or spire; empty: there is no webhook. */}}
+{{- define "aether.webhookCertificate" -}}
+{{- if .Values.webhook.enabled }}
+{{- ternary "spire" .Values.webhook.certificate .Values.spire.enabled }}
+{{- end }}
+{{- end }}
+
 {{/* The name of what is the release's and has no namespace. Takes (dict "root" $ "name" NAME). */}}
 {{- define "aether.clusterName" -}}
 {{ .name }}:{{ .root.Release.Namespace }}
