@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Kind is the kind of a configuration object. One name stands for one API group:
@@ -92,6 +93,9 @@ type Change struct {
 	// and the last version that was stays in effect, if there ever was one. Empty: Object
 	// is what is written.
 	Refused string
+	// Generation and UID are of what is written, if that is refused and they are known.
+	Generation int64
+	UID        types.UID
 	// Implied says that nobody wrote, or took away, the object: it is there, or was, because
 	// others are in it.
 	Implied bool

@@ -16,6 +16,8 @@ import (
 	"net/netip"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"aether.io/aether/internal/meshconfig"
 	"aether.io/aether/internal/object"
 	"aether.io/aether/internal/resource"
@@ -63,8 +65,15 @@ type Graph struct {
 	newest map[object.Key]object.Object // as they came in
 	// refused is why what is written now of an object did not come in, which may then be
 	// in newest as it was before or not at all.
-	refused map[object.Key]string
+	refused map[object.Key]refusal
 	held    map[object.Key]object.Object // what is compiled instead; nil: as if absent
+}
+
+// refusal is why what is written of an object is not in effect, and which that is, if known.
+type refusal struct {
+	why        string
+	generation int64
+	uid        types.UID
 }
 
 // New makes a graph of no objects.
@@ -82,7 +91,7 @@ func New(c Config) (*Graph, error) {
 	}
 	return &Graph{
 		newest:  map[object.Key]object.Object{},
-		refused: map[object.Key]string{},
+		refused: map[object.Key]refusal{},
 		held:    map[object.Key]object.Object{},
 		units: unit.New(unit.Config{
 			ControllerName:   c.ControllerName,
@@ -114,7 +123,7 @@ func (g *Graph) take(changes []object.Change) {
 		if c.Refused == "" {
 			delete(g.refused, c.Key)
 		} else {
-			g.refused[c.Key] = c.Refused
+			g.refused[c.Key] = refusal{c.Refused, c.Generation, c.UID}
 		}
 		delete(g.held, c.Key)
 		g.enter(c.Key)
@@ -158,14 +167,17 @@ func (g *Graph) hold(held map[object.Key]object.Object) {
 func (g *Graph) enter(k object.Key) {
 	newest, refused := g.newest[k], g.refused[k]
 	switch {
-	case newest == nil && refused == "":
+	case newest == nil && refused.why == "":
 		g.units.Delete(k)
 		return
 	case newest == nil:
-		g.units.Set(k, entry.Entry{Refused: refused})
+		g.units.Set(k, entry.Entry{Refused: refused.why, RefusedAt: refused.generation, Generation: refused.generation, UID: refused.uid})
 		return
 	}
-	e := entry.Entry{Object: newest, Generation: newest.GetGeneration(), UID: newest.GetUID(), Refused: refused}
+	e := entry.Entry{Object: newest, Generation: newest.GetGeneration(), UID: newest.GetUID(), Refused: refused.why}
+	if refused.generation > 0 {
+		e.Generation, e.RefusedAt, e.UID = refused.generation, refused.generation, refused.uid
+	}
 	if older, held := g.held[k]; held {
 		if e.Held = older == nil; older != nil {
 			e.Object = older

@@ -22,6 +22,7 @@ type count struct {
 	laggards       []configv1.MeshConfigLaggard // at most maxLaggards, the longest first
 	refusing       []string                     // what those say whose Envoy refuses it
 	concerned      bool                         // there are scopes that it concerns
+	refused        bool                         // it is not valid, and what was before goes on everywhere
 }
 
 // add counts the proxies of one scope. changed is since when one that has not been sent what
@@ -30,20 +31,24 @@ func (c *count) add(roll []fleet.Member, marks []mark, changed time.Time) {
 	newest := len(marks) - 1
 	for _, m := range roll {
 		c.total++
-		if !m.Behind(marks[newest].position) {
+		behind := m.Behind(marks[newest].position)
+		if !behind && !c.refused {
 			c.applied++
 			continue
 		}
 		at := newest
-		if m.Reached >= marks[newest].position { // refused, or not ready: what was before goes on
+		if behind && m.Reached >= marks[newest].position { // refused, or not ready: what was before goes on
 			at--
 		}
 		for at >= 0 && (m.Reached < marks[at].position || m.Reached == 0) {
 			at--
 		}
 		l := configv1.MeshConfigLaggard{Name: m.Name, Since: metav1.NewTime(m.Since.UTC().Truncate(time.Second)), Reason: cmp.Or(m.Lag, fleet.LagNoAck)}
-		if m.Since.IsZero() {
+		if m.Since.IsZero() || c.refused {
 			l.Since = metav1.NewTime(changed.UTC().Truncate(time.Second))
+		}
+		if c.refused {
+			l.Reason = fleet.LagRejected
 		}
 		if at >= 0 {
 			l.Generation = marks[at].generation

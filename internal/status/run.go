@@ -248,6 +248,9 @@ func (e *Engine) prepare(k object.Key, en *entry) *job {
 	if before != nil && before.UID != wanted.UID {
 		before = nil // that was another object of the name
 	}
+	if wanted.Refused != "" {
+		reason = wanted.Refused
+	}
 
 	var doc *Document
 	open := settled
@@ -317,7 +320,7 @@ func (e *Engine) later(k object.Key, en *entry, at time.Time) *job {
 func (e *Engine) see(wanted routing.Status, marks map[scope.Scope][]mark, changed time.Time) seen {
 	var out seen
 	if counts(wanted) {
-		out.count.concerned = len(wanted.Live) > 0
+		out.count.concerned, out.count.refused = len(wanted.Live) > 0, wanted.Refused != ""
 		for _, r := range wanted.Live {
 			list := marks[r.Scope]
 			out.count.add(e.roll(r.Scope, r.Resources, list[len(list)-1].position), list, changed)

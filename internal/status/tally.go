@@ -89,7 +89,11 @@ func (e *Engine) note(en *entry, s routing.Status, at map[scope.Scope]uint64) {
 			t = &tally{users: map[object.Key]bool{}}
 			e.tallies[r.Scope] = t
 		}
-		if len(list) == 0 || list[len(list)-1].generation != s.Generation || renewed {
+		switch {
+		case s.Refused != "" && len(list) == 0: // nothing of it ever was
+			list = []mark{{0, at[r.Scope]}}
+		case s.Refused != "":
+		case len(list) == 0 || list[len(list)-1].generation != s.Generation || renewed:
 			list = thin(append(list, mark{s.Generation, at[r.Scope]}), t.roll)
 		}
 		en.marks[r.Scope] = list

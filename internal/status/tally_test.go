@@ -410,3 +410,29 @@ func TestProxiesHaveTimeToComeBack(t *testing.T) {
 		<-done
 	})
 }
+
+// What is not valid is run nowhere: what was before goes on, and is named.
+func TestAMeshConfigThatIsRefusedIsAppliedNowhere(t *testing.T) {
+	gather(t, false, func(t *testing.T, c *crowd) {
+		c.see(at("a", 1))
+		c.edit(1)
+		lull()
+		bad := mesh(2, 1)
+		bad.Refused = "it is not valid, and generation 1 stays in effect: spec.x: no"
+		c.engine.Update([]routing.Status{bad})
+		lull()
+		c.want(t, "it became bad", "False/Rejected g2 0/1 a:1:Rejected")
+		if got := c.message(t); got != bad.Refused {
+			t.Errorf("message %q", got)
+		}
+		c.engine.Update([]routing.Status{mesh(3, 1)})
+		lull()
+		c.want(t, "it is good again, and as it was", "True/Applied g3 1/1")
+
+		never := bad
+		never.UID = "another"
+		c.engine.Update([]routing.Status{never})
+		pass(time.Minute)
+		c.want(t, "one that never was good", "False/Rejected g2 0/1 a:0:Rejected")
+	})
+}

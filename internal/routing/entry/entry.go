@@ -15,9 +15,10 @@ import (
 // Entry is an object as the units see it.
 type Entry struct {
 	Object     object.Object // nil: none was ever admitted
-	Generation int64         // of the newest object, which may not be this one
+	Generation int64         // of the newest object, which may not be this one, nor admitted
 	UID        types.UID     // likewise
 	Refused    string        // why what is written now is not this object; empty if it is
+	RefusedAt  int64         // generation of what is refused; 0: nothing is, or it is not known
 	// Held says that nothing may be made of the object, though it exists and has a status.
 	Held bool
 }

@@ -23,7 +23,10 @@ type Status struct {
 	// ours) or *configv1.MeshConfigStatus. It is immutable and
 	// no condition in it has a lastTransitionTime. Nil: the object is gone, or no longer ours.
 	Value any
-	Live  []Requirement // what must be live in proxies for the parts of it to be in effect
+	// Refused is why the newest object is not in effect, for people, with what is instead: of
+	// a MeshConfig only. Live is then what must be live for that.
+	Refused string
+	Live    []Requirement // what must be live in proxies for the parts of it to be in effect
 }
 
 // Requirement is what proxies must run for one part of a status to be in effect.

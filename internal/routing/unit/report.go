@@ -177,12 +177,15 @@ func (u *Units) lacking(c *sheet.Cell, p routeParent) []condition.Problem {
 // reportMeshConfig: it is applied when every scope that takes it runs its runtime layer.
 func (u *Units) reportMeshConfig(c *sheet.Cell, n key.Name) none {
 	o, e, there := entry.See[*configv1.MeshConfig](u.entries, c, n.Object(object.MeshConfig))
-	if !there || n.Name != configv1.MeshConfigName {
+	refused := e.RefusedAt > 0
+	if !there && !refused || n.Name != configv1.MeshConfigName {
 		return none{}
 	}
-	s := report.Status{
-		Key: n.Object(object.MeshConfig), Generation: e.Generation, UID: e.UID,
-		Value: report.MeshConfig(o, u.layers.Effective(c, n.Namespace)),
+	s := report.Status{Key: n.Object(object.MeshConfig), Generation: e.Generation, UID: e.UID}
+	if effective := u.layers.Effective(c, n.Namespace); refused {
+		s.Value, s.Refused = report.Refused(o, e.Generation, effective, e.Refused)
+	} else {
+		s.Value = report.MeshConfig(o, o.Generation, effective)
 	}
 	for _, in := range u.layers.ScopesOf(c, n.Namespace) {
 		if layer := u.layers.Get(c, in); len(layer) > 0 {

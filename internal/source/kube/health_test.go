@@ -23,7 +23,7 @@ func TestWhatCannotBeFollowedIsNamedAndMeasured(t *testing.T) {
 		t.Errorf("at the start it lacks %v", err)
 	}
 	of := func(name object.Kind) kind {
-		for _, k := range kinds(s.held) {
+		for _, k := range kinds(s.held, s.crds) {
 			if k.Name == name {
 				return k
 			}

@@ -3,6 +3,7 @@ package kube
 import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -11,6 +12,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	configv1 "aether.io/aether/api/config/v1"
+	"aether.io/aether/internal/crd"
 	"aether.io/aether/internal/object"
 	"aether.io/aether/internal/routing/front"
 	"aether.io/aether/internal/routing/trust"
@@ -26,6 +28,8 @@ type kind struct {
 	// Trim takes from an object of which we are the only owner what nothing reads, so that
 	// it is not kept. What all kinds have is taken from them anyway.
 	Trim func(object.Object)
+	// Decoder makes an object of what came; nil: what came is one.
+	Decoder decoder
 }
 
 // custom reports whether the kind is defined by a CustomResourceDefinition, which need
@@ -39,7 +43,7 @@ func (k kind) definition() string { return k.Resource.GroupResource().String() }
 
 // kinds is every kind that is read, in the order of object.Kinds. Of the Secret that is
 // withheld nothing is kept but that it is there.
-func kinds(withheld types.NamespacedName) []kind {
+func kinds(withheld types.NamespacedName, crds *crd.Validator) []kind {
 	gateway := func(resource string) schema.GroupVersionResource {
 		return schema.GroupVersion(gatewayv1.GroupVersion).WithResource(resource)
 	}
@@ -52,8 +56,8 @@ func kinds(withheld types.NamespacedName) []kind {
 	return []kind{
 		{Name: object.Namespace, Resource: core("namespaces"), New: func() object.Object { return &corev1.Namespace{} }, Trim: trimNamespace},
 		{Name: object.GatewayClass, Resource: gateway("gatewayclasses"), New: func() object.Object { return &gatewayv1.GatewayClass{} }, Trim: trimGatewayClass},
-		{Name: object.GatewayParameters, Resource: own("gatewayparameters"), New: func() object.Object { return &configv1.GatewayParameters{} }},
-		{Name: object.MeshConfig, Resource: own("meshconfigs"), New: func() object.Object { return &configv1.MeshConfig{} }, Trim: trimMeshConfig},
+		{Name: object.GatewayParameters, Resource: own("gatewayparameters"), New: anything, Decoder: parameters{crds}},
+		{Name: object.MeshConfig, Resource: own("meshconfigs"), New: anything, Trim: trimMeshConfig, Decoder: meshConfigs{}},
 		{Name: object.ReferenceGrant, Resource: gateway("referencegrants"), New: func() object.Object { return &gatewayv1.ReferenceGrant{} }},
 		{
 			Name: object.Secret, Resource: core("secrets"), New: func() object.Object { return &corev1.Secret{} }, Trim: trimSecret(withheld),
@@ -73,10 +77,13 @@ func kinds(withheld types.NamespacedName) []kind {
 	}
 }
 
+// anything is an object before it is read.
+func anything() object.Object { return &unstructured.Unstructured{} }
+
 // newScheme is the types of all kinds.
 func newScheme() *runtime.Scheme {
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, discoveryv1.AddToScheme, gatewayv1.Install, configv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, discoveryv1.AddToScheme, gatewayv1.Install, addOwn} {
 		utilruntime.Must(add(s)) // fails only if two types of one name are compiled in
 	}
 	return s

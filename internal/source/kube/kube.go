@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"aether.io/aether/internal/crd"
 	"aether.io/aether/internal/object"
 	"aether.io/aether/internal/source"
 )
@@ -60,6 +61,7 @@ type Source struct {
 	held   types.NamespacedName
 	seen   func(object.Key, object.Object)
 	past   *past
+	crds   *crd.Validator
 	stale  time.Duration
 	log    *slog.Logger
 	now    func() time.Time
@@ -83,13 +85,17 @@ func New(c Config) (*Source, error) {
 	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
+	crds, err := crd.Own()
+	if err != nil {
+		return nil, err
+	}
 	in := newIntake(0, c.Now)
 	if c.Registerer != nil {
 		if err := c.Registerer.Register(newMetrics(in)); err != nil {
 			return nil, fmt.Errorf("register source metrics: %w", err)
 		}
 	}
-	return &Source{config: c.Client, scheme: scheme, intake: in, epochs: c.Epochs, held: c.Withheld, seen: c.Seen, past: &past{memory: c.Memory}, stale: c.Stale, log: c.Log, now: c.Now}, nil
+	return &Source{config: c.Client, scheme: scheme, intake: in, epochs: c.Epochs, held: c.Withheld, seen: c.Seen, past: &past{memory: c.Memory}, crds: crds, stale: c.Stale, log: c.Log, now: c.Now}, nil
 }
 
 // Run follows the API until ctx is done, which is no error, and calls sink from this
@@ -111,7 +117,7 @@ func (s *Source) Run(ctx context.Context, sink func(context.Context, source.Batc
 		kinds: map[string]kind{}, intake: s.intake, served: map[string]types.UID{}, stale: map[string]bool{},
 		start: func(k kind) { f.start(ctx, k) }, stop: f.stop,
 	}
-	for _, k := range kinds(s.held) {
+	for _, k := range kinds(s.held, s.crds) {
 		if k.custom() {
 			d.kinds[k.definition()] = k
 			continue

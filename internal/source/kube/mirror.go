@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/cache"
 
 	"aether.io/aether/internal/object"
@@ -56,21 +57,20 @@ func (m *mirror) Add(o any) error { return m.Update(o) }
 
 // Update takes in an object's newest version.
 func (m *mirror) Update(o any) error {
-	m.show(o)
-	obj, err := m.own(o)
+	obj, why, err := m.receive(o)
 	if err != nil {
 		return err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.advance(obj.GetResourceVersion(), m.set(nil, obj))
+	m.advance(obj.GetResourceVersion(), m.set(nil, obj, why))
 	m.tellListed()
 	return nil
 }
 
 // Delete takes out an object, or has it doubted whether it is to go.
 func (m *mirror) Delete(o any) error {
-	obj, err := m.own(o)
+	obj, _, err := m.read(o)
 	if err != nil {
 		return err
 	}
@@ -87,13 +87,12 @@ func (m *mirror) Replace(list []any, at string) error {
 	var changes []object.Change
 	there := make(map[object.Key]bool, len(list))
 	for _, o := range list {
-		m.show(o)
-		obj, err := m.own(o)
+		obj, why, err := m.receive(o)
 		if err != nil {
 			return err
 		}
 		there[m.key(obj)] = true
-		changes = m.set(changes, obj)
+		changes = m.set(changes, obj, why)
 	}
 	for k := range m.objects {
 		if !there[k] {
@@ -148,8 +147,8 @@ func (m *mirror) Resync() error { return nil }
 
 // set keeps an object and adds a change to changes if it differs in anything that is
 // read: most updates are of statuses. What nobody could use does not replace what is in
-// effect (ADR 0016).
-func (m *mirror) set(changes []object.Change, o object.Object) []object.Change {
+// effect (ADR 0016), nor does what could not be read, for which why is not empty.
+func (m *mirror) set(changes []object.Change, o object.Object, why string) []object.Change {
 	k := m.key(o)
 	delete(m.doubted, k)
 	old, known := m.objects[k]
@@ -157,7 +156,9 @@ func (m *mirror) set(changes []object.Change, o object.Object) []object.Change {
 		return changes // and what has been handed out is not kept twice
 	}
 	m.objects[k] = o
-	why := material.Problem(o)
+	if why == "" {
+		why = material.Problem(o)
+	}
 	m.intake.report(k.String(), source.Refused, why)
 	if why == "" {
 		m.admit(k)
@@ -170,7 +171,7 @@ func (m *mirror) set(changes []object.Change, o object.Object) []object.Change {
 		m.behind[k] = old
 		m.past.keep(k, old)
 	}
-	return append(changes, object.Change{Key: k, Object: m.behind[k], Refused: why})
+	return append(changes, object.Change{Key: k, Object: m.behind[k], Refused: why, Generation: o.GetGeneration(), UID: o.GetUID()})
 }
 
 // remove takes an object out, or has that doubted, and adds what changes.
@@ -207,19 +208,33 @@ func (m *mirror) key(o object.Object) object.Key {
 	return object.Key{Kind: m.kind.Name, Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
-// show lets whoever wants to see an object as it came.
-func (m *mirror) show(o any) {
-	if obj, ok := o.(object.Object); ok && m.seen != nil {
-		m.seen(m.key(obj), obj)
-	}
-}
-
-// own takes an object over from the reflector, which keeps none, and drops what nothing
-// reads. A kind is set as a manifest has it; decoders leave it empty.
-func (m *mirror) own(o any) (object.Object, error) {
+// read makes an object of what came; why is what is wrong with it.
+func (m *mirror) read(o any) (obj object.Object, why string, err error) {
 	obj, ok := o.(object.Object)
 	if !ok {
-		return nil, fmt.Errorf("%T came where %s was expected", o, m.kind.Name)
+		return nil, "", fmt.Errorf("%T came where %s was expected", o, m.kind.Name)
+	}
+	if m.kind.Decoder == nil {
+		return obj, "", nil
+	}
+	u, ok := o.(*unstructured.Unstructured)
+	if !ok {
+		return nil, "", fmt.Errorf("%T came where %s was to be read", o, m.kind.Name)
+	}
+	obj, why = m.kind.Decoder.decode(u)
+	return obj, why, nil
+}
+
+// receive takes an object over from the reflector, which keeps none, lets whoever wants to
+// see it as it came, and drops what nothing reads. A kind is set as a manifest has it;
+// decoders leave it empty.
+func (m *mirror) receive(o any) (obj object.Object, why string, err error) {
+	obj, why, err = m.read(o)
+	if err != nil {
+		return nil, "", err
+	}
+	if m.seen != nil {
+		m.seen(m.key(obj), obj)
 	}
 	obj.SetManagedFields(nil)
 	if a := obj.GetAnnotations(); a[corev1.LastAppliedConfigAnnotation] != "" {
@@ -229,7 +244,7 @@ func (m *mirror) own(o any) (object.Object, error) {
 		m.kind.Trim(obj)
 	}
 	obj.GetObjectKind().SetGroupVersionKind(m.kind.Resource.GroupVersion().WithKind(string(m.kind.Name)))
-	return obj, nil
+	return obj, why, nil
 }
 
 // same reports whether two versions of an object differ in nothing but their version. The

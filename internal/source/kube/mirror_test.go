@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"aether.io/aether/internal/crd"
 	"aether.io/aether/internal/object"
 	"aether.io/aether/internal/source"
 )
@@ -19,11 +20,20 @@ type reader struct {
 	*mirror
 }
 
+func ownCRDs(t *testing.T) *crd.Validator {
+	t.Helper()
+	v, err := crd.Own()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
 func read(t *testing.T, name object.Kind) reader {
 	t.Helper()
 	in := newIntake(1, time.Now)
 	in.complete()
-	all := kinds(types.NamespacedName{})
+	all := kinds(types.NamespacedName{}, ownCRDs(t))
 	i := slices.IndexFunc(all, func(k kind) bool { return k.Name == name })
 	return reader{in, newMirror(all[i], in, nil, &past{})}
 }
@@ -94,7 +104,7 @@ func TestAConfigMapThatNobodyCouldUseDoesNotReplaceWhatIsInEffect(t *testing.T) 
 func TestTheContentOfTheWithheldSecretIsNotTakenIn(t *testing.T) {
 	in := newIntake(1, time.Now)
 	in.complete()
-	all := kinds(types.NamespacedName{Namespace: "aether-system", Name: "ca"})
+	all := kinds(types.NamespacedName{Namespace: "aether-system", Name: "ca"}, nil)
 	r := reader{in, newMirror(all[slices.IndexFunc(all, func(k kind) bool { return k.Name == object.Secret })], in, nil, &past{})}
 	secret := func(namespace string) *corev1.Secret {
 		return &corev1.Secret{
@@ -165,7 +175,7 @@ func TestAListIsComparedWithWhatIsKnown(t *testing.T) {
 
 func TestEveryKindThatIsReadIsFollowed(t *testing.T) {
 	var got []object.Kind
-	for _, k := range kinds(types.NamespacedName{}) {
+	for _, k := range kinds(types.NamespacedName{}, ownCRDs(t)) {
 		got = append(got, k.Name)
 		if !slices.Contains([]string{"", "discovery.k8s.io", "gateway.networking.k8s.io", "config.aether.io"}, k.Resource.Group) {
 			t.Errorf("%s is of group %q", k.Name, k.Resource.Group)

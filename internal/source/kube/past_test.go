@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	configv1 "aether.io/aether/api/config/v1"
@@ -49,6 +51,16 @@ func mesh(uid types.UID, version string, rate uint32) *configv1.MeshConfig {
 	}
 }
 
+// raw is an object of ours as it comes.
+func raw(t *testing.T, o object.Object) *unstructured.Unstructured {
+	t.Helper()
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &unstructured.Unstructured{Object: content}
+}
+
 func config(uid types.UID, version, text string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "ca", UID: uid, ResourceVersion: version},
@@ -60,33 +72,32 @@ func config(uid types.UID, version, text string) *corev1.ConfigMap {
 func TestAMeshConfigThatIsRefusedDoesNotReplaceWhatIsInEffect(t *testing.T) {
 	k := object.Key{Kind: object.MeshConfig, Namespace: "shop", Name: "default"}
 	r, m := remember(t, object.MeshConfig, nil)
-	good := mesh("u", "1", 10)
-	if err := r.Replace([]any{good}, "1"); err != nil {
+	if err := r.Replace([]any{raw(t, mesh("u", "1", 10))}, "1"); err != nil {
 		t.Fatal(err)
 	}
-	r.changes(t)
-	if err := r.Update(mesh("u", "2", 101)); err != nil {
+	good := r.changes(t)[0].Object
+	if err := r.Update(raw(t, mesh("u", "2", 101))); err != nil {
 		t.Fatal(err)
 	}
-	if got := r.changes(t); len(got) != 1 || got[0].Object != object.Object(good) || got[0].Refused == "" {
+	if got := r.changes(t); len(got) != 1 || got[0].Object != good || got[0].Refused == "" {
 		t.Fatalf("a bad one gave %+v", got)
 	}
-	if m.kept[k] != object.Object(good) {
+	if m.kept[k] != good {
 		t.Fatalf("kept are %v", m.kept)
 	}
 	// The next process lists it bad.
 	left := maps.Clone(m.kept)
 	r, m = remember(t, object.MeshConfig, left)
-	if err := r.Replace([]any{mesh("u", "3", 101)}, "3"); err != nil {
+	if err := r.Replace([]any{raw(t, mesh("u", "3", 101))}, "3"); err != nil {
 		t.Fatal(err)
 	}
-	if got := r.changes(t); len(got) != 1 || got[0].Object != object.Object(good) || got[0].Refused == "" {
+	if got := r.changes(t); len(got) != 1 || got[0].Object != good || got[0].Refused == "" {
 		t.Fatalf("after a restart it gave %+v", got)
 	}
-	if m.kept[k] != object.Object(good) {
+	if m.kept[k] != good {
 		t.Fatalf("kept are %v", m.kept)
 	}
-	if err := r.Update(mesh("u", "4", 20)); err != nil {
+	if err := r.Update(raw(t, mesh("u", "4", 20))); err != nil {
 		t.Fatal(err)
 	}
 	if got := r.changes(t); len(got) != 1 || got[0].Refused != "" || len(m.kept) != 0 {
@@ -102,7 +113,7 @@ func TestOnlyTheSameObjectsGoodVersionIsRecalled(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, m := remember(t, object.MeshConfig, map[object.Key]object.Object{k: left})
-			if err := r.Replace([]any{mesh("u", "3", 101)}, "3"); err != nil {
+			if err := r.Replace([]any{raw(t, mesh("u", "3", 101))}, "3"); err != nil {
 				t.Fatal(err)
 			}
 			if got := r.changes(t); len(got) != 1 || got[0].Object != nil || got[0].Refused == "" {
@@ -123,7 +134,7 @@ func TestWhatIsDeletedIsNotKept(t *testing.T) {
 	if err := r.Replace([]any{config("u", "2", "no certificate")}, "2"); err != nil {
 		t.Fatal(err)
 	}
-	if got := r.changes(t); len(got) != 1 || got[0].Object != object.Object(good) || m.kept[k] == nil {
+	if got := r.changes(t); len(got) != 1 || got[0].Object != good || m.kept[k] == nil {
 		t.Fatalf("it gave %+v, kept are %v", got, m.kept)
 	}
 	if err := r.Delete(config("u", "3", "no certificate")); err != nil {
