@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"net/http"
 
+	"google.golang.org/protobuf/encoding/protojson"
+
+	configv1 "aether.io/aether/api/config/v1"
 	"aether.io/aether/internal/inspect"
 	"aether.io/aether/internal/object"
 )
@@ -16,6 +19,7 @@ func (c *controller) handler() http.Handler {
 		inspect.ResourcesPath: c.resources,
 		inspect.IdentityPath:  func(*http.Request) (any, error) { return c.identity(), nil },
 		inspect.StatusPath:    func(*http.Request) (any, error) { return c.documents() },
+		inspect.ConfigPath:    func(*http.Request) (any, error) { return c.config() },
 		inspect.ProblemsPath:  func(*http.Request) (any, error) { return c.problems.get(), nil },
 	}, map[string]http.Handler{inspect.MetricsPath: inspect.Metrics(c.metrics)})
 }
@@ -71,6 +75,23 @@ func (c *controller) documents() (inspect.Statuses, error) {
 		if idle[k] {
 			out.Idle = append(out.Idle, k.String())
 		}
+	}
+	return out, nil
+}
+
+// config is the mesh configuration that is in effect.
+func (c *controller) config() (inspect.Config, error) {
+	out := inspect.Config{ReleaseNamespace: c.f.releaseNamespace, System: inspect.SystemOf(c.f.system), MeshConfigs: []inspect.MeshConfig{}}
+	for _, o := range c.pipeline.Objects(object.MeshConfig) {
+		mesh, is := o.(*configv1.MeshConfig)
+		if !is || mesh.Name != configv1.MeshConfigName {
+			continue
+		}
+		spec, err := protojson.Marshal(mesh.Spec)
+		if err != nil {
+			return out, fmt.Errorf("encode MeshConfig of %s: %w", mesh.Namespace, err)
+		}
+		out.MeshConfigs = append(out.MeshConfigs, inspect.MeshConfig{Namespace: mesh.Namespace, Generation: mesh.Generation, Spec: spec})
 	}
 	return out, nil
 }

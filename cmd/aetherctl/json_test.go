@@ -18,6 +18,7 @@ import (
 	"aether.io/aether/internal/discovery/health"
 	"aether.io/aether/internal/fleet"
 	"aether.io/aether/internal/inspect"
+	"aether.io/aether/internal/meshconfig"
 	"aether.io/aether/internal/resource"
 	"aether.io/aether/internal/scope"
 	"aether.io/aether/internal/source"
@@ -34,7 +35,15 @@ func outputs() map[string]any {
 		"analyze": []analyze.Finding{{
 			Code: code.MeshUnknown, Severity: code.Error, Object: "MeshConfig/aether-system/default", Path: "spec.proxy.accessLogEnabled", File: "mesh.yaml", Line: 7, Message: "is not known",
 		}},
-		"explain":       explained([]code.Code{{ID: code.MeshUnknown, Severity: code.Error, Title: "t", Meaning: "m", Mend: "n", Scope: code.Cluster}}),
+		"explain":    explained([]code.Code{{ID: code.MeshUnknown, Severity: code.Error, Title: "t", Meaning: "m", Mend: "n", Scope: code.Cluster}}),
+		"config-get": []meshValue{{Namespace: "shop", Named: meshconfig.Named{Path: "proxy.traceSampleRate", Value: 0.5, From: "shop/default"}}},
+		"config-diff": difference{
+			Changes: []meshChange{{
+				Namespace: "shop", Live: meshconfig.Named{Path: "proxy.emitStatsPod", Value: false, From: meshconfig.FromDefault},
+				File: meshconfig.Named{Path: "proxy.emitStatsPod", Value: true, From: "shop/default"},
+			}},
+			Proxies: []string{"proxy"},
+		},
 		"get-processes": []process{{Name: "envoy", PID: 7, Running: true, Log: "/state/logs/envoy.log"}},
 		"get-proxies": []fleet.Proxy{{
 			Peer: fleet.Peer{

@@ -20,6 +20,7 @@ const (
 	IdentityPath  = "/v1/identity"  // controller: Identity
 	StatusPath    = "/v1/status"    // controller: Statuses
 	ProblemsPath  = "/v1/problems"  // controller: []source.Problem
+	ConfigPath    = "/v1/config"    // controller: Config
 	MetricsPath   = "/metrics"      // both: Prometheus text
 )
 

@@ -205,6 +205,24 @@ func (p *Pipeline) Object(k object.Key) object.Object {
 	return p.objects[k]
 }
 
+// Objects returns the objects of a kind as they were handed in last, sorted by key.
+func (p *Pipeline) Objects(kind object.Kind) []object.Object {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var keys []object.Key
+	for k := range p.objects {
+		if k.Kind == kind {
+			keys = append(keys, k)
+		}
+	}
+	slices.SortFunc(keys, object.Key.Compare)
+	out := make([]object.Object, 0, len(keys))
+	for _, k := range keys {
+		out = append(out, p.objects[k])
+	}
+	return out
+}
+
 // Dedicated returns the class of a Gateway that has a scope of its own, if there is one.
 func (p *Pipeline) Dedicated(namespace, name string) (class string, ok bool) {
 	p.mu.Lock()
