@@ -65,7 +65,10 @@ func Own() (*Validator, error) {
 		versions: map[schema.GroupVersionKind]func() (*version, error){},
 		served:   map[schema.GroupKind][]string{},
 	}
-	return v, v.addAll(crds.FS, crds.Dir)
+	if err := v.addAll(crds.FS, crds.Dir); err != nil {
+		return nil, err
+	}
+	return v, nil
 }
 
 // Served lists the versions of a kind that an API server would serve, sorted; nil if the

@@ -80,7 +80,7 @@ func (c *count) finish() {
 
 // status is what the count is in a MeshConfig's status.
 func (c *count) status() *configv1.MeshConfigProxies {
-	return &configv1.MeshConfigProxies{Total: int32(c.total), Applied: int32(c.applied), Laggards: c.laggards} //nolint:gosec // proxies of a cluster
+	return &configv1.MeshConfigProxies{Total: int32(c.total), Applied: int32(c.applied), Laggards: c.laggards}
 }
 
 // outcome is what is said of it: that all have it, or who has not.

@@ -88,7 +88,7 @@ func mesh(generation int64, rate int) routing.Status {
 	return routing.Status{
 		Key: meshKey, UID: "u", Generation: generation,
 		Value: &configv1.MeshConfigStatus{ObservedGeneration: generation, Effective: &configv1.MeshConfigEffective{
-			Proxy: configv1.MeshConfigEffectiveProxy{AccessLogSuccessSampleRate: configv1.EffectiveUint32{Value: uint32(rate), From: "default"}}, //nolint:gosec // small
+			Proxy: configv1.MeshConfigEffectiveProxy{AccessLogSuccessSampleRate: configv1.EffectiveUint32{Value: uint32(rate), From: "default"}},
 		}},
 		Live: []routing.Requirement{{Scope: scope.SharedPool(), Resources: []resource.Name{layerName}}},
 	}
@@ -340,7 +340,7 @@ func TestAThousandProxiesMakeFewWrites(t *testing.T) {
 			c.edit(generation)
 			for i := range proxies { // half a minute in all
 				pass(30 * time.Millisecond)
-				c.see(at(name(i), uint64(generation))) //nolint:gosec // small
+				c.see(at(name(i), uint64(generation)))
 			}
 			lull()
 			if n := c.writes() - before; n > 8 {
@@ -349,7 +349,7 @@ func TestAThousandProxiesMakeFewWrites(t *testing.T) {
 			c.want(t, "when all have answered", fmt.Sprintf("True/Applied g%d 1000/1000", generation))
 			before = c.writes()
 			for i := range 20 { // answers about something else
-				c.see(at(name(i), uint64(generation)+1)) //nolint:gosec // small
+				c.see(at(name(i), uint64(generation)+1))
 				pass(time.Second)
 			}
 			pass(time.Hour)
@@ -367,7 +367,7 @@ func TestAStormOfEditsSettlesSoon(t *testing.T) {
 		c.see(at("a", 1), late)
 		for generation := int64(1); generation <= 6000; generation++ { // a minute
 			c.edit(generation)
-			c.see(at("a", uint64(generation))) //nolint:gosec // small
+			c.see(at("a", uint64(generation)))
 			pass(10 * time.Millisecond)
 		}
 		writes := c.writes()

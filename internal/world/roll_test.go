@@ -21,9 +21,9 @@ func TestARollHasEveryProxyAndWhereItIs(t *testing.T) {
 		layer, layer2, other := res(t, "layer", "1"), res(t, "layer", "2"), res(t, "other", "1")
 		w := synced(world.Config{}, change(layer))
 		a, b, c := subscribe(t, w, "a", snapshot.Have{}), subscribe(t, w, "b", snapshot.Have{}), subscribe(t, w, "c", snapshot.Have{})
-		for _, s := range []*world.Subscription{a, b, c} {
-			defer s.Close()
-		}
+		defer a.Close()
+		defer b.Close()
+		defer c.Close()
 		start := time.Now()
 		first := w.Position(pool)
 		want := func(when string, position uint64, list ...fleet.Member) {
