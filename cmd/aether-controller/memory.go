@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	configv1 "aether.io/aether/api/config/v1"
 	"aether.io/aether/internal/configmap"
 	"aether.io/aether/internal/election"
 	"aether.io/aether/internal/kept"
@@ -34,11 +35,19 @@ func (c *controller) makeKeeper(client *rest.Config) (*kept.Keeper, error) {
 		Place:   place,
 		Key:     func() ([]byte, error) { return c.ca.Derive(kept.Purpose) },
 		Await:   c.awaitCA,
-		Used:    func(keys []object.Key) map[object.Key]bool { return c.pipeline.Used(keys) },
+		Used:    c.used,
 		Synced:  func() bool { return c.pipeline.Synced() },
 		OnFault: func(err error) { c.problems.setMemory(place.String(), err) },
 		Log:     c.log,
 	})
+}
+
+// used is which objects are in effect, and the release namespace's MeshConfig: it is for every
+// Gateway to come, also while there is none.
+func (c *controller) used(keys []object.Key) map[object.Key]bool {
+	used := c.pipeline.Used(keys)
+	used[object.Key{Kind: object.MeshConfig, Namespace: c.f.releaseNamespace, Name: configv1.MeshConfigName}] = true
+	return used
 }
 
 // makeDocket keeps convictions.
