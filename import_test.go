@@ -32,7 +32,7 @@ var purePackages = []string{
 var engines = []string{
 	"internal/source", "internal/world", "internal/discovery", "internal/ca", "internal/attest",
 	"internal/xds", "internal/status", "internal/provision", "internal/webhook", "internal/registry",
-	"internal/cni", "internal/console", "internal/projection", "internal/kept", "internal/proxypod",
+	"internal/cni", "internal/console", "internal/projection", "internal/kept", "internal/proxypod", "internal/seed",
 }
 
 // wiring is where engines meet. (standalone wires processes: it writes what one reads.)
