@@ -41,6 +41,7 @@ type flags struct {
 	portOffset            uint32
 	releaseNamespace      string
 	releaseName           string
+	seed                  bool
 	accessLog             string
 	systemCAFile          string
 	streamFD, bootstrapFD int
@@ -93,7 +94,8 @@ func (f *flags) register(cmd *cobra.Command) {
 	s.StringVar(&f.bind, "bind", "127.0.0.1", "IP address that listeners bind")
 	s.Uint32Var(&f.portOffset, "port-offset", 0, "added to the port of each listener")
 	s.StringVar(&f.releaseNamespace, "release-namespace", "aether-system", "namespace whose MeshConfig every other inherits")
-	s.StringVar(&f.releaseName, "release-name", "aether", "on a cluster: name of the release, with which the names of ConfigMaps begin that are made for others: <name>-mesh-config")
+	s.StringVar(&f.releaseName, "release-name", "aether", "on a cluster: name of the release, with which the names of ConfigMaps begin that are made for others: <name>-mesh-config, <name>-seeded")
+	s.BoolVar(&f.seed, "seed-mesh-config", false, "on a cluster: make an empty MeshConfig default in the release namespace, once: ConfigMap <release-name>-seeded remembers it")
 	s.StringVar(&f.accessLog, "access-log", "", "file of the access log, JSON lines; empty: none")
 	s.StringVar(&f.systemCAFile, "system-ca-file", "/etc/ssl/certs/ca-certificates.crt", "PEM bundle, on the proxies' disks, of the authorities that a BackendTLSPolicy calls System; empty: such policies are refused")
 	s.IntVar(&f.streamFD, "stream-fd", 0, "standalone: inherited file descriptor of the stream listener")
@@ -112,7 +114,7 @@ func (f *flags) register(cmd *cobra.Command) {
 	for _, name := range []string{
 		"kubeconfig", "shared-proxy-selector", "proxy-template", "proxy-overlap", "discovery-ca-mode", "discovery-ca-secret", "discovery-bind",
 		"discovery-port", "discovery-bootstrap-port", "inspect-port", "metrics-bind-address", "health-probe-bind-address", "leader-elect",
-		"release-name",
+		"release-name", "seed-mesh-config",
 		"webhook-bind-address", "webhook-certificate-dir", "webhook-server-name", "spire-enabled", "spire-workload-socket",
 	} {
 		cmd.MarkFlagsMutuallyExclusive("directory", name)

@@ -143,15 +143,19 @@ func (c *controller) kubernetes() (platform, error) {
 	if err != nil {
 		return platform{}, err
 	}
+	seeding, err := c.seeding(config)
+	if err != nil {
+		return platform{}, err
+	}
 	term := &election.Term{}
-	leader, err := c.elect(config, []run.Part{
+	leader, err := c.elect(config, append([]run.Part{
 		c.reign(term),
 		{Name: "provisioning", Run: fronts.Run},
 		{Name: "verdicts", Run: func(ctx context.Context) error { return c.verdicts.tell(ctx, c.events, c.pipeline.Object) }},
 		{Name: "classes in use", Run: classes.Run},
 		{Name: "last good versions", Run: keeper.Run},
 		{Name: "projection", Run: projected.Run},
-	})
+	}, seeding...))
 	if err != nil {
 		return platform{}, err
 	}

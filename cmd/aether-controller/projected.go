@@ -7,6 +7,8 @@ import (
 	"aether.io/aether/internal/configmap"
 	"aether.io/aether/internal/object"
 	"aether.io/aether/internal/projection"
+	"aether.io/aether/internal/run"
+	"aether.io/aether/internal/seed"
 	"aether.io/aether/internal/status"
 )
 
@@ -27,4 +29,16 @@ func (c *controller) makeProjection(client *rest.Config) (*projection.Engine, er
 		Log:        c.log,
 		Registerer: c.metrics,
 	})
+}
+
+// seeding is the leader's part that makes the default MeshConfig; none if others do, or nobody.
+func (c *controller) seeding(client *rest.Config) ([]run.Part, error) {
+	if !c.f.seed {
+		return nil, nil
+	}
+	s, err := seed.New(seed.Config{Client: client, Namespace: c.f.releaseNamespace, Name: seed.Name(c.f.releaseName), Log: c.log})
+	if err != nil {
+		return nil, err
+	}
+	return []run.Part{{Name: "seeding", Run: s.Run}}, nil
 }

@@ -126,6 +126,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"controller.tolerations[0].keys=x":                   "at '/controller/tolerations/0'",
 		"sharedProxy.podLabels.app\\.kubernetes\\.io/name=x": "at '/sharedProxy/podLabels/app.kubernetes.io~1name'",
 		"sharedProxy.drain.timeoutSeconds=5":                 "timeoutSeconds 5 is not longer than delaySeconds 5",
+		"meshConfig.seeder=argocd":                           "at '/meshConfig/seeder': value must be one of 'helm', 'controller'",
 		"gatewayClass.parameters.name=x":                     "at '/gatewayClass/parameters'",
 		"proxy.hostNetwork=true":                             "at '/proxy': additional properties 'hostNetwork' not allowed",
 	} {
@@ -177,6 +178,35 @@ func TestRightsAreNamed(t *testing.T) {
 			if strings.Contains(word, "*") || slices.Contains([]string{"bind", "escalate", "impersonate", "roles", "rolebindings", "clusterroles", "pods/exec"}, word) {
 				t.Errorf("%s in %+v", word, rule)
 			}
+		}
+	}
+}
+
+// One makes the default MeshConfig, or nobody does; the controller has the rights only if it is
+// the one. Nobody renders it in an upgrade.
+func TestOneSeederAtATime(t *testing.T) {
+	const object, flag, record = "kind: MeshConfig\n", "--seed-mesh-config\n", "aether-seeded"
+	for args, want := range map[string]string{
+		"meshConfig.seeder=helm":                                      object,
+		"meshConfig.seeder=controller":                                flag + record,
+		"meshConfig.createDefault=false":                              "",
+		"meshConfig.createDefault=false,meshConfig.seeder=controller": "",
+		"meshConfig.seeder=helm --is-upgrade":                         "",
+	} {
+		rendered, got := render(t, append([]string{"--set"}, strings.Fields(args)...)...), ""
+		for _, part := range []string{object, flag, record} {
+			if strings.Contains(rendered, part) {
+				got += part
+			}
+		}
+		if got != want {
+			t.Errorf("%s renders %q, want %q", args, got, want)
+		}
+		may := slices.ContainsFunc(rules(t, rendered), func(r rbacv1.PolicyRule) bool {
+			return slices.Contains(r.Resources, "meshconfigs") && slices.Contains(r.Verbs, "create")
+		})
+		if may != strings.Contains(want, flag) {
+			t.Errorf("%s: the controller may make MeshConfigs: %t", args, may)
 		}
 	}
 }
