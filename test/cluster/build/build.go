@@ -82,6 +82,11 @@ func SPIRE(root string) Program {
 	return Program{Name: "spire", Dir: filepath.Join(root, "test/cluster/spire/program"), C: true}
 }
 
+// Collector is the OpenTelemetry Collector that tests export to; root is the repository's.
+func Collector(root string) Program {
+	return Program{Name: "collector", Dir: filepath.Join(root, "tools/collector")}
+}
+
 // Root finds the repository from a folder in it: tests run in that of their package.
 func Root(dir string) (string, error) {
 	abs, err := filepath.Abs(dir)

@@ -86,7 +86,7 @@ func programs(ctx context.Context, withSPIRE bool) error {
 	if err != nil {
 		return err
 	}
-	list := []build.Program{build.Kubernetes("."), build.CoreDNS("."), build.Helm(".")}
+	list := []build.Program{build.Kubernetes("."), build.CoreDNS("."), build.Helm("."), build.Collector(".")}
 	if withSPIRE {
 		list = append(list, build.SPIRE("."))
 	}
