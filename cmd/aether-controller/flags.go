@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -12,8 +13,10 @@ import (
 
 	cakube "aether.io/aether/internal/ca/kube"
 	"aether.io/aether/internal/meshconfig"
+	"aether.io/aether/internal/otlpflag"
 	"aether.io/aether/internal/port"
 	"aether.io/aether/internal/provision"
+	"aether.io/aether/internal/routing"
 	"aether.io/aether/internal/webhook"
 )
 
@@ -49,6 +52,7 @@ type flags struct {
 	trustDomain           string
 	ackDeadline           time.Duration
 	system                meshconfig.System
+	otlp                  otlpflag.Flags
 	debug                 bool
 }
 
@@ -105,7 +109,8 @@ func (f *flags) register(cmd *cobra.Command) {
 	s.StringVar(&f.trustDomain, "discovery-trust-domain", "cluster.local", "trust domain; must match the proxies'")
 	s.DurationVar(&f.ackDeadline, "ack-deadline", 30*time.Second, "after which a proxy that has not answered is a laggard")
 	s.BoolVar(&f.system.OTelEnabled, "otel-enabled", false, "what a MeshConfig inherits: telemetry of Aether's components")
-	s.StringVar(&f.system.OTelEndpoint, "otlp-endpoint", "", "what a MeshConfig inherits: OTLP collector, host:port; empty: none")
+	f.otlp.Register(s)
+	s.StringVar(&f.otlp.Authorities, "otlp-ca-config-map", "", "ConfigMap of the release namespace whose ca.crt has the authorities of the collector's certificate; empty: the system's")
 	s.BoolVar(&f.system.OTelLogs, "logs-enabled", false, "what a MeshConfig inherits: logs by OTLP, access logs with them")
 	s.Float64Var(&f.system.TraceSampleRate, "trace-sample-rate", 0.1, "what a MeshConfig inherits: fraction of requests that are traced, 0..1")
 	s.BoolVar(&f.system.TraceExport, "trace-export", false, "what a MeshConfig inherits: traces by OTLP")
@@ -119,6 +124,20 @@ func (f *flags) register(cmd *cobra.Command) {
 	} {
 		cmd.MarkFlagsMutuallyExclusive("directory", name)
 	}
+}
+
+// collector is what proxies export to.
+func (f *flags) collector() routing.Collector {
+	host, port := f.otlp.Target()
+	if host == "" {
+		return routing.Collector{}
+	}
+	c := routing.Collector{Host: host, Port: port, TLS: f.otlp.TLS, ServerName: f.otlp.ServerName, Authorities: f.otlp.Authorities}
+	if c.TLS {
+		c.ServerName = cmp.Or(c.ServerName, host)
+		c.TrustFile = f.systemCAFile
+	}
+	return c
 }
 
 // environment sets the flags that have a variable and were not given.
@@ -163,9 +182,9 @@ func (f *flags) check() error {
 	refuse(f.spireEnabled && f.webhookCertDir != "", "--webhook-certificate-dir and --spire-enabled: the certificate can't be from both")
 	refuse(f.spireEnabled && f.webhookBind != "" && f.webhookServerName == "", "--spire-enabled: which of SPIRE's certificates is right is said by --webhook-server-name")
 	refuse(f.system.TraceSampleRate < 0 || f.system.TraceSampleRate > 1, "--trace-sample-rate %g is not in 0..1", f.system.TraceSampleRate)
-	if f.system.OTelEndpoint != "" {
-		_, _, err := net.SplitHostPort(f.system.OTelEndpoint)
-		refuse(err != nil, "--otlp-endpoint %q is not host:port", f.system.OTelEndpoint)
+	if err := f.otlp.Check(); err != nil {
+		errs = append(errs, err)
 	}
+	f.system.OTelEndpoint = f.otlp.Endpoint
 	return errors.Join(errs...)
 }

@@ -150,7 +150,7 @@ func (c *controller) makeRouting() error {
 	graph, err := routing.New(routing.Config{
 		ControllerName: controllerName, ReleaseNamespace: c.f.releaseNamespace, Address: c.f.bind, PublishAddresses: []string{c.f.bind},
 		PortOffset: c.f.portOffset, AccessLogPath: c.f.accessLog, TrustFile: c.f.systemCAFile, System: c.f.system,
-		Fronts: c.platform.fronts != nil,
+		Fronts: c.platform.fronts != nil, Collector: c.f.collector(),
 	})
 	if err != nil {
 		return err

@@ -54,7 +54,7 @@ func (c Cluster) check() error {
 }
 
 func checkClusterName(name string) error {
-	if name == wire.XDSCluster {
+	if name == wire.XDSCluster || name == wire.CollectorCluster {
 		return fmt.Errorf("%q is reserved", name)
 	}
 	return check.Name(name)

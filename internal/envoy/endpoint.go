@@ -8,8 +8,10 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"aether.io/aether/internal/envoy/check"
+	"aether.io/aether/internal/envoy/hcm"
 	"aether.io/aether/internal/envoy/wire"
 	"aether.io/aether/internal/resource"
 )
@@ -47,9 +49,10 @@ func (e Endpoints) Resource() (*resource.Resource, error) {
 	if len(e.Addresses) > 0 {
 		group := &endpointv3.LocalityLbEndpoints{Locality: &corev3.Locality{}}
 		// Sorted here whatever order they come in: equal sets must give equal bytes.
-		for _, a := range slices.Compact(slices.SortedFunc(slices.Values(e.Addresses), Address.compare)) {
+		for _, a := range e.each() {
 			group.LbEndpoints = append(group.LbEndpoints, &endpointv3.LbEndpoint{
 				HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: wire.SocketAddress(a.IP, a.Port)}},
+				Metadata:       a.metadata(),
 			})
 		}
 		m.Endpoints = append(m.Endpoints, group)
@@ -57,6 +60,24 @@ func (e Endpoints) Resource() (*resource.Resource, error) {
 	return encode(e.Cluster, m, e.Origin)
 }
 
+// each is the addresses in order, each once: two slices may say different pods of one for as
+// long as it passes from the one to the other.
+func (e Endpoints) each() []Address {
+	sorted := slices.SortedFunc(slices.Values(e.Addresses), Address.compare)
+	return slices.CompactFunc(sorted, func(a, b Address) bool { return a.IP == b.IP && a.Port == b.Port })
+}
+
 func (a Address) compare(o Address) int {
-	return cmp.Or(cmp.Compare(a.IP, o.IP), cmp.Compare(a.Port, o.Port))
+	return cmp.Or(cmp.Compare(a.IP, o.IP), cmp.Compare(a.Port, o.Port), cmp.Compare(a.Namespace, o.Namespace), cmp.Compare(a.Pod, o.Pod))
+}
+
+// metadata names the pod for what counts by it.
+func (a Address) metadata() *corev3.Metadata {
+	if a.Pod == "" {
+		return nil
+	}
+	return &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{hcm.EndpointMetadata: {Fields: map[string]*structpb.Value{
+		hcm.EndpointPod:          structpb.NewStringValue(a.Pod),
+		hcm.EndpointPodNamespace: structpb.NewStringValue(a.Namespace),
+	}}}}
 }

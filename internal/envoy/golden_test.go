@@ -90,11 +90,23 @@ func goldens() map[string]model {
 		"cluster-tls-http2-system": envoy.Cluster{Name: "shop/cart/443", Protocol: envoy.HTTP2, TLS: &envoy.UpstreamTLS{
 			ServerName: "cart.shop.example", Names: []envoy.SubjectName{{Value: "cart.shop.example"}}, TrustFile: "/etc/ssl/certs/ca-certificates.crt",
 		}},
+		"listener-collector": envoy.Listener{
+			Name: "shop/web/80", Address: "0.0.0.0", Port: 10080, Origin: origin,
+			Chains: []envoy.Chain{{Name: "shop/web/80", Port: 80, AccessLog: "/dev/stdout", Collector: true}},
+		},
+		"collector":     envoy.Collector{Host: "collector.otel.svc", Port: 4317},
+		"collector-tls": envoy.Collector{Host: "10.0.0.1", Port: 4317, TLS: envoy.CollectorTLS("collector.otel.svc", "")},
+		"endpoints-of-pods": envoy.Endpoints{Cluster: "shop/cart/80", Addresses: []envoy.Address{
+			{IP: "10.0.0.1", Port: 8080, Pod: "cart-1", Namespace: "shop"}, {IP: "10.0.0.2", Port: 8080},
+		}},
 		"endpoints":            envoy.Endpoints{Cluster: "shop/cart/80", Addresses: []envoy.Address{{IP: "fd00::1", Port: 8080}, {IP: "10.0.0.1", Port: 8080}}},
 		"endpoints-of-nothing": envoy.Endpoints{Cluster: "shop/cart/80"},
-		"runtime": envoy.Runtime{AccessLogs: map[string]envoy.AccessLog{
-			"shop/web/80": {Enabled: true, SuccessSample: 10}, "shop/web/https": {SuccessSample: 100},
-		}, Connections: map[string]uint32{"shop/web/80": 1000}},
+		"runtime": envoy.Runtime{
+			AccessLogs: map[string]envoy.AccessLog{
+				"shop/web/80": {Enabled: true, SuccessSample: 10}, "shop/web/https": {SuccessSample: 100},
+			}, Traces: map[string]float64{"shop/web/80": 0.05, "shop/web/https": 0}, PodStats: map[string]bool{"shop/web/80": true, "shop/web/https": false},
+			Connections: map[string]uint32{"shop/web/80": 1000},
+		},
 	}
 }
 

@@ -177,6 +177,7 @@ func (c Chain) encode(inspected bool, way reached) (*listenerv3.FilterChain, err
 		Table:       c.Name,
 		PerHost:     c.PerHost,
 		AccessLog:   c.AccessLog,
+		Collector:   c.Collector,
 		TrustedHops: c.TrustedHops,
 		Port:        c.Port,
 		Direct:      way.direct,

@@ -47,7 +47,8 @@ type Chain struct {
 	SNI       []string // server names, "*.x" for wildcards; empty: every name. Only with Secrets
 	Secrets   []string // SDS names of the certificates; empty: plain HTTP
 	PerHost   bool     // one scope a host with the miss path, else all hosts in one scope
-	AccessLog string   // path of the JSON lines access log; empty: no logger installed
+	AccessLog string   // path of the JSON lines access log; empty: none
+	Collector bool     // access logs and traces go to the Collector that there is
 
 	TrustedHops uint32 // proxies in front whose X-Forwarded-* headers are believed
 	Port        uint32 // the port as clients know it, for X-Forwarded-Port
@@ -157,10 +158,29 @@ type Endpoints struct {
 	Origin    []object.Key
 }
 
-// Address is where one endpoint listens.
+// Address is where one endpoint listens, and the pod that does, if it is one.
 type Address struct {
-	IP   string
+	IP             string
+	Port           uint32
+	Pod, Namespace string // of the pod; empty: not known
+}
+
+// Collector is the OpenTelemetry Collector that proxies export to by OTLP over gRPC. It is
+// no process of ours, so plaintext to it is the operator's choice.
+type Collector struct {
+	Host string // a name or an IP address
 	Port uint32
+	TLS  *UpstreamTLS // nil: plaintext
+}
+
+// CollectorTLS is TLS to a collector that has a certificate for that name. By trustFile it
+// is verified, or if that is empty by the Trust called CollectorName.
+func CollectorTLS(serverName, trustFile string) *UpstreamTLS {
+	t := &UpstreamTLS{ServerName: serverName, Names: []SubjectName{{Value: serverName}}, TrustFile: trustFile}
+	if trustFile == "" {
+		t.Trust = CollectorName
+	}
+	return t
 }
 
 // Secret is one certificate with its key, checked before it gets here.
@@ -175,6 +195,8 @@ type Secret struct {
 // an update of any other resource.
 type Runtime struct {
 	AccessLogs  map[string]AccessLog // by route table
+	Traces      map[string]float64   // by route table: the share of requests that are traced, 0 to 1
+	PodStats    map[string]bool      // by route table: whether requests are counted by pod
 	Connections map[string]uint32    // by listener: how many it holds at a time; absent: no limit
 	Origin      []object.Key
 }

@@ -29,10 +29,11 @@ const patience = 20 * time.Second
 
 // rig is a real Envoy started from our bootstrap and fed by a delta ADS server.
 type rig struct {
-	dir   string
-	ads   *adsServer
-	admin *http.Client
-	log   string
+	layers uint32 // runtime layers that were waited for
+	dir    string
+	ads    *adsServer
+	admin  *http.Client
+	log    string
 }
 
 func envoyBinary(t *testing.T) string {
@@ -89,6 +90,7 @@ func (r *rig) start(t *testing.T, binary, config string) {
 	cmd := exec.Command(binary, "-c", config, "-l", "warning", "--concurrency", "2",
 		"--disable-hot-restart", "--file-flush-interval-msec", "20")
 	cmd.Stdout, cmd.Stderr = out, out
+	cmd.Env = append(os.Environ(), "OTEL_RESOURCE_ATTRIBUTES=k8s.pod.name=pod-1,k8s.namespace.name=gateways")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

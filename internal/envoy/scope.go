@@ -94,7 +94,7 @@ func (s Scope) Resource() (*resource.Resource, error) {
 	config := &routev3.RouteConfiguration{
 		Name:                     s.name(),
 		IgnorePortInHostMatching: true,
-		RequestHeadersToRemove:   []string{hcm.ScopeHeader, hcm.ClientAddressHeader},
+		RequestHeadersToRemove:   []string{hcm.ScopeHeader, hcm.ClientAddressHeader, hcm.ForceTraceHeader},
 		// A cluster may come after its route or be left out as invalid: that is a 503 on
 		// this route, and no reason to refuse the scope.
 		ValidateClusters: wrapperspb.Bool(false),

@@ -25,6 +25,7 @@ import (
 	"aether.io/aether/internal/routing/front"
 	"aether.io/aether/internal/routing/gateway"
 	"aether.io/aether/internal/routing/key"
+	"aether.io/aether/internal/routing/layer"
 	"aether.io/aether/internal/routing/report"
 	"aether.io/aether/internal/routing/unit"
 	"aether.io/aether/internal/scope"
@@ -44,7 +45,11 @@ type Config struct {
 	AccessLogPath string            // file of the JSON lines access log; empty: no logger
 	TrustFile     string            // PEM bundle of the system's authorities beside each proxy; empty: there is none
 	System        meshconfig.System // what MeshConfigs inherit in the end
+	Collector     Collector         // what proxies export to
 }
+
+// Collector is what proxies export to. The zero Collector is none.
+type Collector = layer.Collector
 
 // Status is what is to be said of one object, as far as objects decide it.
 type Status = report.Status
@@ -89,6 +94,9 @@ func New(c Config) (*Graph, error) {
 	case ip.Zone() != "":
 		return nil, fmt.Errorf("routing: address to bind %s: a zone is not supported", ip)
 	}
+	if err := c.Collector.Check(); err != nil {
+		return nil, fmt.Errorf("routing: %w", err)
+	}
 	return &Graph{
 		newest:  map[object.Key]object.Object{},
 		refused: map[object.Key]refusal{},
@@ -102,6 +110,7 @@ func New(c Config) (*Graph, error) {
 			Site:             gateway.Site{PublishAddresses: slices.Clone(c.PublishAddresses), PortOffset: c.PortOffset},
 			Fronts:           c.Fronts,
 			System:           c.System,
+			Collector:        c.Collector,
 		}),
 	}, nil
 }

@@ -5,6 +5,7 @@ package bootstrap
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,6 +32,11 @@ const (
 	// DefaultMaxConnections is used for a Config whose MaxConnections is 0.
 	DefaultMaxConnections = 50000
 
+	// DefaultEvictStats is used for a Config whose EvictStats is 0.
+	DefaultEvictStats = 5 * time.Minute
+
+	statsFlush = 5 * time.Second // Envoy's own default
+
 	maxSocketPath = 107   // sun_path less its final NUL (unix(7))
 	adminMode     = 0o600 // whoever may open the admin socket may stop Envoy
 
@@ -51,6 +57,9 @@ type Config struct {
 	XDSSocket      string // absolute path of the proxy's delta ADS socket; required
 	AdminSocket    string // absolute path of the admin socket Envoy makes, mode 0600; required
 	MaxConnections uint64 // downstream connections of the whole process; 0: DefaultMaxConnections
+	// EvictStats is after how long, up to twice that, series by pod go that nothing was added
+	// to; a multiple of 5 s, or less than that. 0: DefaultEvictStats.
+	EvictStats time.Duration
 }
 
 func (c Config) check() error {
@@ -95,6 +104,7 @@ func New(c Config) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	evict := cmp.Or(c.EvictStats, DefaultEvictStats)
 	m := &bootstrapv3.Bootstrap{
 		Node:            &corev3.Node{Id: c.NodeID, Cluster: c.Cluster},
 		Admin:           &bootstrapv3.Admin{Address: wire.Pipe(c.AdminSocket, adminMode), IgnoreGlobalConnLimit: true},
@@ -107,6 +117,9 @@ func New(c Config) ([]byte, error) {
 		LayeredRuntime:  layeredRuntime(),
 		OverloadManager: overload,
 		StatsConfig:     statsConfig(),
+		// Looked at so often, and exported, if there is a collector.
+		StatsFlushInterval: durationpb.New(min(statsFlush, evict)),
+		StatsEviction:      &bootstrapv3.Bootstrap_StatsEvictionInterval{StatsEvictionInterval: durationpb.New(evict)},
 	}
 	if err := m.ValidateAll(); err != nil {
 		return nil, fmt.Errorf("check bootstrap: %w", err)
@@ -179,6 +192,9 @@ func layeredRuntime() *bootstrapv3.LayeredRuntime {
 			Fields: map[string]*structpb.Value{
 				"envoy.reloadable_features.strict_chunk_parsing": structpb.NewBoolValue(true),
 				"re2.max_program_size.error_level":               structpb.NewNumberValue(check.EnvoyMaxRegexSize),
+				// A worker sends spans when it has so many, or after so long.
+				"tracing.opentelemetry.min_flush_spans":   structpb.NewNumberValue(100),
+				"tracing.opentelemetry.flush_interval_ms": structpb.NewNumberValue(1000),
 			},
 		}}},
 		{Name: wire.RuntimeLayer, LayerSpecifier: &bootstrapv3.RuntimeLayer_RtdsLayer_{RtdsLayer: &bootstrapv3.RuntimeLayer_RtdsLayer{

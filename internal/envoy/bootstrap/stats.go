@@ -4,6 +4,7 @@ import (
 	metricsv3 "github.com/envoyproxy/go-control-plane/envoy/config/metrics/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 
+	"aether.io/aether/internal/envoy/hcm"
 	"aether.io/aether/internal/envoy/wire"
 )
 
@@ -12,6 +13,8 @@ func keptPrefixes() []string {
 	return []string{
 		"cluster_manager.", "control_plane.", "listener_manager.", "overload.", "runtime.", "server.",
 		"cluster." + wire.XDSCluster + ".",
+		// What becomes of what is exported, and what is counted by pod.
+		"cluster." + wire.CollectorCluster + ".", "access_logs.", "tracing.opentelemetry.", hcm.PodStatsPrefix + ".",
 	}
 }
 

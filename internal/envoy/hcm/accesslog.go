@@ -13,37 +13,44 @@ import (
 	"aether.io/aether/internal/envoy/wire"
 )
 
-// The runtime keys of a table's access log end in the table's name, which may have dots
-// and slashes: Envoy takes a key as it is.
-const (
-	AccessLogEnabled = "aether.access_log.enabled."         // percent, 0 or 100
-	AccessLogSuccess = "aether.access_log.success_percent." // percent, 0 to 100
-)
-
 // statPrefix is the table's name in metric names, where a dot separates.
 func statPrefix(table string) string { return strings.ReplaceAll(table, ".", "_") }
 
-// accessLogs installs the logger of a table that has a path to log to. It is always
-// there and closed by the runtime layer, because installing it later would be an update
-// of the listener.
+// accessLogs installs the loggers of a table. They are always there and closed by the
+// runtime layer, because installing one later would be an update of the listener.
 func (c Config) accessLogs() ([]*accesslogv3.AccessLog, error) {
-	if c.AccessLog == "" {
-		return nil, nil
+	pods, err := c.podStats()
+	if err != nil {
+		return nil, err
 	}
-	config, err := wire.Pack(&filev3.FileAccessLog{
+	name, m := "envoy.access_loggers.file", wire.Message(nil)
+	switch {
+	case c.Collector:
+		name = "envoy.access_loggers.open_telemetry"
+		if m, err = c.otlpLog(); err != nil {
+			return nil, err
+		}
+	case c.AccessLog != "":
+		m = c.fileLog()
+	default:
+		return []*accesslogv3.AccessLog{pods}, nil
+	}
+	requests, err := logger(name, c.logFilter(), m)
+	return []*accesslogv3.AccessLog{requests, pods}, err
+}
+
+func logger(name string, filter *accesslogv3.AccessLogFilter, m wire.Message) (*accesslogv3.AccessLog, error) {
+	config, err := wire.Pack(m)
+	return &accesslogv3.AccessLog{Name: name, Filter: filter, ConfigType: &accesslogv3.AccessLog_TypedConfig{TypedConfig: config}}, err
+}
+
+func (c Config) fileLog() *filev3.FileAccessLog {
+	return &filev3.FileAccessLog{
 		Path: c.AccessLog,
 		AccessLogFormat: &filev3.FileAccessLog_LogFormat{LogFormat: &corev3.SubstitutionFormatString{
 			Format: &corev3.SubstitutionFormatString_JsonFormat{JsonFormat: c.logLine()},
 		}},
-	})
-	if err != nil {
-		return nil, err
 	}
-	return []*accesslogv3.AccessLog{{
-		Name:       "envoy.access_loggers.file",
-		Filter:     c.logFilter(),
-		ConfigType: &accesslogv3.AccessLog_TypedConfig{TypedConfig: config},
-	}}, nil
 }
 
 // logLine is one line's keys. The query is left out of the path: it often has secrets.

@@ -42,6 +42,9 @@ func (c Config) earlyMutation() (*corev3.TypedExtensionConfig, error) {
 		peer = "%DOWNSTREAM_DIRECT_REMOTE_ADDRESS_WITHOUT_PORT%"
 	}
 	list = append(list, set("x-forwarded-for", peer, add))
+	if c.Collector {
+		list = append(list, hideTrace()...)
+	}
 	config, err := wire.Pack(&headerv3.HeaderMutation{Mutations: list})
 	return &corev3.TypedExtensionConfig{
 		Name:        "envoy.http.early_header_mutation.header_mutation",

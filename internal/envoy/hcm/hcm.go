@@ -94,6 +94,7 @@ type Config struct {
 	Table       string // required; letters, digits and "-._/"
 	PerHost     bool   // one scope a host with the miss path, which ends in <table>|*others; else all hosts in <table>|*
 	AccessLog   string // path of the JSON lines access log; empty: no logger installed
+	Collector   bool   // access logs and traces go to the collector, whose cluster is wire.CollectorCluster
 	TrustedHops uint32 // proxies in front whose X-Forwarded-* headers are believed
 	Port        uint32 // the port as clients know it; 0: not told
 	Direct      bool   // the client's address is the peer's, whatever a PROXY header said
@@ -148,6 +149,10 @@ func (c Config) connectionManager() (*hcmv3.HttpConnectionManager, error) {
 	if err != nil {
 		return nil, err
 	}
+	tracing, err := c.tracing()
+	if err != nil {
+		return nil, err
+	}
 	return &hcmv3.HttpConnectionManager{
 		CodecType:                     hcmv3.HttpConnectionManager_AUTO,
 		StatPrefix:                    statPrefix(c.Table),
@@ -155,6 +160,7 @@ func (c Config) connectionManager() (*hcmv3.HttpConnectionManager, error) {
 		EarlyHeaderMutationExtensions: []*corev3.TypedExtensionConfig{mutation},
 		HttpFilters:                   filters,
 		AccessLog:                     logs,
+		Tracing:                       tracing,
 
 		UseRemoteAddress:             wrapperspb.Bool(true),
 		SkipXffAppend:                true,              // earlyMutation has appended the peer,
@@ -219,8 +225,17 @@ func (c Config) httpFilters() ([]*hcmv3.HttpFilter, error) {
 			return nil, err
 		}
 	}
-	if err := add(trailerFilter, trailers()); err != nil {
+	if err := add(trailerFilter, c.trailers()); err != nil {
 		return nil, err
+	}
+	if c.Collector {
+		sample, err := c.sample()
+		if err != nil {
+			return nil, err
+		}
+		if err := add(sampleFilter, sample); err != nil {
+			return nil, err
+		}
 	}
 	if err := add(CORSFilter, &corsv3.Cors{}); err != nil {
 		return nil, err

@@ -15,10 +15,14 @@ func Framing() []string {
 // trailers removes from a request's trailers what frames it, routes it or tells of its way
 // (RFC 9110, 6.5.1): some backends put trailers among the headers, where they would stand
 // for what the proxy has removed or written. Others pass.
-func trailers() *headermutationv3.HeaderMutation {
+func (c Config) trailers() *headermutationv3.HeaderMutation {
 	list := append(forged(), removePrefix(envoyHeaders), remove(ScopeHeader), remove("host"))
 	for _, name := range Framing() {
 		list = append(list, remove(name))
 	}
-	return &headermutationv3.HeaderMutation{Mutations: &headermutationv3.Mutations{RequestTrailersMutations: list}}
+	m := &headermutationv3.Mutations{RequestTrailersMutations: list}
+	if c.Collector {
+		m.RequestMutations = showTrace()
+	}
+	return &headermutationv3.HeaderMutation{Mutations: m}
 }

@@ -18,6 +18,10 @@ const (
 	// have its name.
 	XDSCluster = "aether-xds"
 
+	// CollectorCluster is the OpenTelemetry Collector, and the secret of the authorities that
+	// it is verified by. No Service's cluster and no object's secret is called so.
+	CollectorCluster = "aether-otel"
+
 	// RuntimeLayer is the bootstrap's one runtime layer that is served over ADS.
 	RuntimeLayer = "aether"
 

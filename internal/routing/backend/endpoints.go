@@ -43,12 +43,20 @@ func (e *Endpoints) Add(s *discoveryv1.EndpointSlice, port string) bool {
 			// cluster's to say. A slice made by hand may hold anything.
 			ip, err := netip.ParseAddr(a)
 			if ip = ip.Unmap(); err == nil && ip.Zone() == "" && !ip.IsUnspecified() && !ip.IsMulticast() {
-				*to = append(*to, envoy.Address{IP: ip.String(), Port: uint32(number)})
+				*to = append(*to, podOf(envoy.Address{IP: ip.String(), Port: uint32(number)}, s, i))
 				found = true
 			}
 		}
 	}
 	return found
+}
+
+// podOf adds the pod that the slice says of its endpoint i.
+func podOf(a envoy.Address, s *discoveryv1.EndpointSlice, i int) envoy.Address {
+	if ref := s.Endpoints[i].TargetRef; ref != nil && ref.Kind == "Pod" {
+		a.Pod, a.Namespace = ref.Name, cmp.Or(ref.Namespace, s.Namespace)
+	}
+	return a
 }
 
 // list is where an endpoint of these conditions belongs; nil: nowhere. Not said is ready,
@@ -72,9 +80,9 @@ func (e *Endpoints) Addresses() []envoy.Address {
 		list = e.leaving
 	}
 	slices.SortFunc(list, func(a, b envoy.Address) int {
-		return cmp.Or(cmp.Compare(a.IP, b.IP), cmp.Compare(a.Port, b.Port))
+		return cmp.Or(cmp.Compare(a.IP, b.IP), cmp.Compare(a.Port, b.Port), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Pod, b.Pod))
 	})
-	return slices.Compact(list)
+	return slices.CompactFunc(list, func(a, b envoy.Address) bool { return a.IP == b.IP && a.Port == b.Port })
 }
 
 // Lack is why the Service's port has no address, as its author can mend it; empty if it

@@ -23,6 +23,7 @@ import (
 type Config struct {
 	ReleaseNamespace string            // whose MeshConfig every namespace inherits
 	System           meshconfig.System // what MeshConfigs inherit in the end
+	Collector        Collector
 }
 
 // Layers is every runtime layer.
@@ -93,13 +94,21 @@ func (l *Layers) computeEffective(c *sheet.Cell, namespace string) effective {
 // computeLayer makes the runtime layer of a scope: how each table is logged, by the
 // configuration of its Gateway's namespace.
 func (l *Layers) computeLayer(c *sheet.Cell, s scope.Scope) []resource.Name {
-	m := envoy.Runtime{AccessLogs: map[string]envoy.AccessLog{}, Connections: map[string]uint32{}}
+	m := envoy.Runtime{
+		AccessLogs: map[string]envoy.AccessLog{}, Traces: map[string]float64{}, PodStats: map[string]bool{}, Connections: map[string]uint32{},
+	}
 	for p, n := range l.Limits.All(c, s) {
 		m.Connections[p.String()] = n
 	}
 	for t := range l.Tables.All(c, s) {
 		e := l.effective.Get(c, t.Gateway.Namespace)
 		m.AccessLogs[t.Name] = envoy.AccessLog{Enabled: e.AccessLogs.Value, SuccessSample: e.AccessLogSuccessSampleRate.Value}
+		if e.EmitStatsPod.Value {
+			m.PodStats[t.Name] = true
+		}
+		if e.Tracing.Value && !l.config.Collector.IsZero() {
+			m.Traces[t.Name] = e.TraceSampleRate.Value
+		}
 		m.Origin = append(m.Origin, e.Origin...)
 	}
 	r, err := m.Resource()
@@ -107,7 +116,7 @@ func (l *Layers) computeLayer(c *sheet.Cell, s scope.Scope) []resource.Name {
 		return nil
 	}
 	l.put(c, s, r)
-	return []resource.Name{r.Name}
+	return append([]resource.Name{r.Name}, l.shipCollector(c, s)...)
 }
 
 // ScopesOf is the scopes with a Gateway in the namespace; for the release namespace, from

@@ -70,7 +70,7 @@ func within(name, domain string) bool { return name == domain || strings.HasSuff
 // Kubernetes sets, and what loaders, allocators, the Go runtime, its resolver, gRPC and
 // TLS libraries read.
 var (
-	ourVariables      = []string{"AETHER_", "COXSWAIN_", "ENVOY_", "KUBERNETES_", "NODE_", "POD_"}
+	ourVariables      = []string{"AETHER_", "COXSWAIN_", "ENVOY_", "KUBERNETES_", "NODE_", "OTEL_", "POD_"}
 	reservedVariables = []string{"LD_", "GLIBC_", "MALLOC_", "TCMALLOC_", "GRPC_", "SSL_", "OPENSSL_", "GODEBUG", "GOTRACEBACK", "GOCOVERDIR", "HEAPPROFILE", "CPUPROFILE", "SSLKEYLOGFILE", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "RES_OPTIONS", "LOCALDOMAIN", "HOSTALIASES", "RESOLV_HOST_CONF"}
 	exactVariables    = []string{"PATH", "HOME", "SHELL", "IFS", "TMPDIR", "ENV", "BASH_ENV", "HOSTNAME"}
 )

@@ -28,7 +28,7 @@ func TestHostileNamesAreDropped(t *testing.T) {
 		"pod-template-hash", "controller-revision-hash", "config.aether.io/x", "pod-security.kubernetes.io/enforce", "azure.workload.identity/use", "istio.io/rev",
 	}
 	variables := []string{
-		"LD_PRELOAD", "LD_LIBRARY_PATH", "GODEBUG", "COXSWAIN_DISCOVERY_TRUST_DOMAIN", "ENVOY_UID", "AETHER_X", "KUBERNETES_SERVICE_HOST", "POD_NAME",
+		"LD_PRELOAD", "LD_LIBRARY_PATH", "GODEBUG", "COXSWAIN_DISCOVERY_TRUST_DOMAIN", "ENVOY_UID", "AETHER_X", "KUBERNETES_SERVICE_HOST", "POD_NAME", "OTEL_RESOURCE_ATTRIBUTES",
 		"SSL_CERT_FILE", "HTTPS_PROXY", "https_proxy", "GRPC_XDS_BOOTSTRAP", "GLIBC_TUNABLES", "PATH", "SSLKEYLOGFILE", "MALLOC_CONF",
 	}
 	resources := []corev1.ResourceName{"nvidia.com/gpu", "hugepages-2Mi", "example.com/device", "smarter-devices/kvm"}

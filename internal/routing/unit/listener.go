@@ -174,7 +174,7 @@ func (u *Units) refuse(s gateway.Section, l listener, ch chain, gw ownGateway) c
 // chain is Envoy's model of a chain, but for how its table is cut.
 func (u *Units) chain(ch chain, gw ownGateway) envoy.Chain {
 	m := envoy.Chain{
-		Name: ch.Table.Name, SNI: ch.SNI, AccessLog: u.config.AccessLogPath, Port: ch.Table.Port.Port,
+		Name: ch.Table.Name, SNI: ch.SNI, AccessLog: u.config.AccessLogPath, Collector: !u.config.Collector.IsZero(), Port: ch.Table.Port.Port,
 		TrustedHops: gw.Clients.TrustedHops, Clients: ch.Clients, MinTLS13: gw.Clients.MinTLS13 && len(ch.Secrets) > 0,
 	}
 	for _, s := range ch.Secrets {

@@ -42,6 +42,7 @@ type Config struct {
 	Site             gateway.Site
 	Fronts           bool // each shared Gateway has a site of its own, as the Service in front of it says
 	System           meshconfig.System
+	Collector        layer.Collector
 }
 
 // Resource is a resource's place.
@@ -115,7 +116,9 @@ func (u *Units) makeFormulas() {
 	u.route = sheet.NewFormula(s, u.computeRoute)
 	u.tables = table.New(s, u.reach, u.putOne)
 	u.bound = sheet.NewFormula(s, u.computeBound)
-	u.layers = layer.New(s, layer.Config{ReleaseNamespace: u.config.ReleaseNamespace, System: u.config.System}, u.entries, u.putOne)
+	u.layers = layer.New(s, layer.Config{
+		ReleaseNamespace: u.config.ReleaseNamespace, System: u.config.System, Collector: u.config.Collector,
+	}, u.entries, u.putOne)
 
 	u.ports.Want(u.bound)
 	u.uses.Want(sheet.NewFormula(s, u.computeUse))

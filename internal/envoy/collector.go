@@ -1,0 +1,88 @@
+package envoy
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"aether.io/aether/internal/envoy/check"
+	"aether.io/aether/internal/envoy/wire"
+	"aether.io/aether/internal/resource"
+)
+
+// CollectorName is the name of the Collector's cluster, and that of the Trust by which it
+// is verified.
+const CollectorName = wire.CollectorCluster
+
+const (
+	collectorConnectTimeout = 2 * time.Second
+	// What a collector that takes connections and never answers can keep of each proxy: a
+	// request is some ten kilobytes, and what is above the limit is dropped and counted.
+	maxCollectorRequests = 64
+)
+
+// Validate tells whether Envoy will take the collector. Errors are *InvalidError.
+func (c Collector) Validate() error { return within("collector", c.check()) }
+
+func (c Collector) check() error {
+	if _, err := netip.ParseAddr(c.Host); err != nil {
+		if err := check.Host(c.Host); err != nil || c.Host == anyHost {
+			return invalid("host", "%q is neither a name nor an address", c.Host)
+		}
+	}
+	if err := check.Port(c.Port); err != nil {
+		return within(fmt.Sprintf("port %d", c.Port), err)
+	}
+	if c.TLS != nil {
+		return within("TLS", c.TLS.check())
+	}
+	return nil
+}
+
+// Resource encodes the collector's cluster under CollectorName. It is looked up by name and
+// nothing waits for that: what is exported before, or while there is none, is lost.
+func (c Collector) Resource() (*resource.Resource, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	protocol, err := (Cluster{Protocol: HTTP2}).protocolOptions()
+	if err != nil {
+		return nil, err
+	}
+	m := &clusterv3.Cluster{
+		Name:                 CollectorName,
+		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STRICT_DNS},
+		ConnectTimeout:       durationpb.New(collectorConnectTimeout),
+		WaitForWarmOnInit:    wrapperspb.Bool(false),
+		// Of a name with addresses of both families, that one that pods surely have.
+		DnsLookupFamily: clusterv3.Cluster_V4_PREFERRED,
+		LoadAssignment: &endpointv3.ClusterLoadAssignment{
+			ClusterName: CollectorName,
+			Endpoints: []*endpointv3.LocalityLbEndpoints{{LbEndpoints: []*endpointv3.LbEndpoint{{
+				HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: wire.SocketAddress(c.Host, c.Port)}},
+			}}}},
+		},
+		CircuitBreakers: &clusterv3.CircuitBreakers{Thresholds: []*clusterv3.CircuitBreakers_Thresholds{{
+			MaxPendingRequests: wrapperspb.UInt32(maxCollectorRequests),
+			MaxRequests:        wrapperspb.UInt32(maxCollectorRequests),
+			MaxRetries:         wrapperspb.UInt32(0),
+		}}},
+		UpstreamConnectionOptions: &clusterv3.UpstreamConnectionOptions{TcpKeepalive: &corev3.TcpKeepalive{
+			KeepaliveProbes: wrapperspb.UInt32(3), KeepaliveTime: wrapperspb.UInt32(60), KeepaliveInterval: wrapperspb.UInt32(10),
+		}},
+		TypedExtensionProtocolOptions: map[string]*anypb.Any{wire.HTTPProtocolOptions: protocol},
+	}
+	if c.TLS != nil {
+		if m.TransportSocket, err = c.TLS.transportSocket(HTTP2); err != nil {
+			return nil, within("collector: TLS", err)
+		}
+	}
+	return encode(CollectorName, m, nil)
+}
