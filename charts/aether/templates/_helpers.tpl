@@ -107,6 +107,27 @@ topologySpreadConstraints:
 
 {{/* What the schema cannot say of values: how they relate. */}}
 {{- define "aether.check" -}}
+{{- with .Values.otel }}
+{{- if not .enabled }}
+{{- range $name := list "logs" "traceExport" }}
+{{- if index $.Values.otel $name }}
+{{- fail (printf "otel.%s has no effect while otel.enabled is false: set both, or have a MeshConfig turn on what it should" $name) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if and .traceExport (not .endpoint) }}
+{{- fail "otel.traceExport needs otel.endpoint: there is nowhere else that traces could go" }}
+{{- end }}
+{{- if and .tls.enabled (not .endpoint) }}
+{{- fail "otel.tls.enabled needs otel.endpoint: it is TLS to the collector" }}
+{{- end }}
+{{- if and (not .tls.enabled) (or .tls.caConfigMap .tls.serverName) }}
+{{- fail "otel.tls.caConfigMap and otel.tls.serverName are for TLS to the collector, and otel.tls.enabled is false: without it they would protect nothing" }}
+{{- end }}
+{{- if and .tls.enabled (not .tls.serverName) (regexMatch "^([0-9.]+|\\[.*\\]):[0-9]+$" .endpoint) }}
+{{- fail (printf "otel.endpoint %s is an address, which no certificate's name is compared with: set otel.tls.serverName" .endpoint) }}
+{{- end }}
+{{- end }}
 {{- with .Values.sharedProxy.drain }}
 {{- if le (int .timeoutSeconds) (int .delaySeconds) }}
 {{- fail (printf "sharedProxy.drain.timeoutSeconds %v is not longer than delaySeconds %v, which it includes" .timeoutSeconds .delaySeconds) }}

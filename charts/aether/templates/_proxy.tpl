@@ -110,6 +110,13 @@ spec:
         - {{ . | quote }}
         {{- end }}
         - --disable-hot-restart
+      env:
+        - name: POD_NAME
+          valueFrom: {fieldRef: {apiVersion: v1, fieldPath: metadata.name}}
+        - name: POD_NAMESPACE
+          valueFrom: {fieldRef: {apiVersion: v1, fieldPath: metadata.namespace}}
+        # What its logs and spans are of.
+        - {name: OTEL_RESOURCE_ATTRIBUTES, value: "k8s.pod.name=$(POD_NAME),k8s.namespace.name=$(POD_NAMESPACE)"}
       readinessProbe:
         httpGet: {path: /readyz, port: 8082}
         periodSeconds: 2
