@@ -16,6 +16,10 @@ const (
 	atOnce   = 1000 // routes created at once
 	atRest   = 5000 // routes and Services
 	resting  = time.Minute
+
+	simulated = 200 // proxies without an Envoy that run a MeshConfig
+	perSecond = 100 // edits of it in a storm
+	storm     = time.Minute
 )
 
 func onKubernetes(ctx context.Context, what, cluster, programs, envoy string, edits int) error {
@@ -32,6 +36,8 @@ func onKubernetes(ctx context.Context, what, cluster, programs, envoy string, ed
 		return kube.Flips(ctx, r, os.Stdout, 20, 200*time.Millisecond)
 	case "burst":
 		return kube.AtOnce(ctx, r, os.Stdout, atOnce)
+	case "meshconfig":
+		return kube.MeshConfigs(ctx, r, os.Stdout, simulated, edits, perSecond, storm)
 	case "rest":
 		return kube.AtRest(ctx, r, os.Stdout, atRest, resting)
 	}

@@ -33,7 +33,7 @@ func main() {
 	aetherctl := flag.String("aetherctl", "bin/aetherctl", "path of the command; the other programs are beside it")
 	envoy := flag.String("envoy", os.Getenv("AETHER_ENVOY"), "path of Envoy")
 	edits := flag.Int("edits", 40, "routes added at each size")
-	what := flag.String("only", "standalone,routes,burst,rest", "what to measure: standalone, and on Kubernetes a new route, many at once, and many at rest")
+	what := flag.String("only", "standalone,routes,burst,rest,meshconfig", "what to measure: standalone, and on Kubernetes a new route, many at once, many at rest, and edits of a MeshConfig (never on a cluster: its proxies are simulated)")
 	cluster := flag.String("cluster", "", "folder of the test cluster to measure on, with Aether on it; empty: an API server of its own, with processes of this machine")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

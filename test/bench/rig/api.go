@@ -49,7 +49,7 @@ func newAPI(config *rest.Config) (*API, error) {
 	}
 	client := func(gv schema.GroupVersion) (rest.Interface, error) {
 		c := rest.CopyConfig(config)
-		c.APIPath, c.GroupVersion = "/apis", &gv
+		c.APIPath, c.GroupVersion, c.QPS = "/apis", &gv, -1
 		c.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 		return rest.RESTClientFor(c)
 	}
@@ -72,6 +72,8 @@ func (a *API) at(o Object) (client rest.Interface, resource string, namespaced b
 		return a.gateway, "httproutes", true
 	case *configv1.GatewayParameters:
 		return a.own, "gatewayparameters", true
+	case *configv1.MeshConfig:
+		return a.own, "meshconfigs", true
 	}
 	return nil, "", false
 }

@@ -12,7 +12,6 @@ import (
 	"syscall"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -119,24 +118,41 @@ func (r *Rig) processes(ctx context.Context) error {
 		return err
 	}
 	r.controller = process{pid: run.cmd.Process.Pid, metrics: net.JoinHostPort("127.0.0.1", inspect)}
-	token, err := r.credentials(ctx)
-	if err != nil {
-		return err
-	}
-	in := func(name string) string { return filepath.Join(r.c.Dir, name) }
+	r.stream, r.boot = stream, boot
 	bundle, err := r.bundle(ctx)
 	if err != nil {
 		return err
 	}
-	for name, text := range map[string]string{"token": token, "ca.crt": bundle} {
-		if err := os.WriteFile(in(name), []byte(text), 0o600); err != nil {
-			return err
-		}
+	if err := os.WriteFile(filepath.Join(r.c.Dir, "ca.crt"), []byte(bundle), 0o600); err != nil {
+		return err
+	}
+	return r.proxy(ctx, pod, r.c.Dir)
+}
+
+// AddProxy starts another proxy with its Envoy, whose admin interface EnvoyOf asks. Signals
+// go to it from then on.
+func (r *Rig) AddProxy(ctx context.Context, name string) error {
+	dir := filepath.Join(r.c.Dir, name)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	return r.proxy(ctx, name, dir)
+}
+
+// proxy starts a proxy and an Envoy, with all files in a folder.
+func (r *Rig) proxy(ctx context.Context, name, dir string) error {
+	token, err := r.token(ctx, name, name != pod)
+	if err != nil {
+		return err
+	}
+	in := func(name string) string { return filepath.Join(dir, name) }
+	if err := os.WriteFile(in("token"), []byte(token), 0o600); err != nil {
+		return err
 	}
 	if _, err := r.run(filepath.Join(r.c.Programs, "aether-proxy"),
-		"--discovery-endpoint=https://127.0.0.1:"+stream, "--discovery-bootstrap-endpoint=https://127.0.0.1:"+boot,
-		"--discovery-sa-token-path="+in("token"), "--discovery-ca-bundle-path="+in("ca.crt"),
-		"--discovery-server-id=spiffe://cluster.local/ns/"+release+"/sa/aether-controller", "--proxy-id="+pod, "--scope=shared",
+		"--discovery-endpoint=https://127.0.0.1:"+r.stream, "--discovery-bootstrap-endpoint=https://127.0.0.1:"+r.boot,
+		"--discovery-sa-token-path="+in("token"), "--discovery-ca-bundle-path="+filepath.Join(r.c.Dir, "ca.crt"),
+		"--discovery-server-id=spiffe://cluster.local/ns/"+release+"/sa/aether-controller", "--proxy-id="+name, "--scope=shared",
 		"--xds-socket="+in("xds.sock"), "--envoy-admin-socket="+in("admin.sock"), "--envoy-bootstrap="+in("envoy.json"),
 		"--last-good-dir="+in("last-good"), "--inspect-socket="+in("proxy.sock")); err != nil {
 		return err
@@ -146,21 +162,6 @@ func (r *Rig) processes(ctx context.Context) error {
 	}
 	_, err = r.run(r.c.Envoy, "--config-path", in("envoy.json"), "--log-level", "warn", "--concurrency", "2", "--disable-hot-restart")
 	return err
-}
-
-func (r *Rig) credentials(ctx context.Context) (string, error) {
-	p, err := r.API.Core.Pods(release).Get(ctx, pod, metav1.GetOptions{})
-	if err != nil {
-		return "", err
-	}
-	t, err := r.API.Core.ServiceAccounts(release).CreateToken(ctx, account, &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
-		Audiences:      []string{"coxswain-discovery"},
-		BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: pod, UID: p.UID},
-	}}, metav1.CreateOptions{})
-	if err != nil {
-		return "", err
-	}
-	return t.Status.Token, nil
 }
 
 func (r *Rig) bundle(ctx context.Context) (text string, err error) {

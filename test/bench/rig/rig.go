@@ -48,6 +48,8 @@ type Rig struct {
 	c          Config
 	server     *apiserver.Server // nil: it is another's
 	controller process
+	stream     string // ports of the controller
+	boot       string
 	programs   map[string]*program
 	stop       []func()
 }
@@ -131,9 +133,14 @@ func (r *Rig) Signal(name string, sig os.Signal) error {
 
 // Envoy asks the admin interface of the Envoy that the rig has started.
 func (r *Rig) Envoy(ctx context.Context, path string) (string, error) {
+	return r.EnvoyOf(ctx, "", path)
+}
+
+// EnvoyOf asks the Envoy of a proxy that was added.
+func (r *Rig) EnvoyOf(ctx context.Context, proxy, path string) (string, error) {
 	c := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(r.c.Dir, "admin.sock"))
+			return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(r.c.Dir, proxy, "admin.sock"))
 		},
 	}}
 	defer c.CloseIdleConnections()

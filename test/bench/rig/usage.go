@@ -43,6 +43,11 @@ func (r *Rig) Usage(ctx context.Context) (Usage, error) {
 	return Usage{CPU: time.Duration(user+system) * tick, RSS: rss, Peak: peak, Sent: sent}, errors.Join(err1, err2, err3, err4, err5)
 }
 
+// StatusWrites is how many statuses the controller has tried to write.
+func (r *Rig) StatusWrites(ctx context.Context) (float64, error) {
+	return r.metric(ctx, "aether_status_writes_total")
+}
+
 func statusField(proc, name string) (bytes int64, err error) {
 	text, err := os.ReadFile(proc + "status")
 	if err != nil {
