@@ -152,6 +152,7 @@ func (c *controller) kubernetes() (platform, error) {
 		c.reign(term),
 		{Name: "provisioning", Run: fronts.Run},
 		{Name: "verdicts", Run: func(ctx context.Context) error { return c.verdicts.tell(ctx, c.events, c.pipeline.Object) }},
+		{Name: "refusals", Run: func(ctx context.Context) error { return c.refused.tell(ctx, c.events, c.pipeline.Object) }},
 		{Name: "classes in use", Run: classes.Run},
 		{Name: "last good versions", Run: keeper.Run},
 		{Name: "projection", Run: projected.Run},

@@ -51,6 +51,7 @@ type controller struct {
 	pipeline *pipeline.Pipeline
 	changes  *changelog.Log
 	verdicts *verdicts
+	refused  *refused
 	events   *event.Recorder // nil: there are none
 	statuses *status.Engine
 	world    *world.World
@@ -96,7 +97,7 @@ type platform struct {
 //
 // Source, attester, sink and what the CA is kept in are the platform's.
 func serve(ctx context.Context, f flags, log *slog.Logger) error {
-	c := &controller{f: f, log: log, metrics: prometheus.NewRegistry(), moments: &journal.Journal{}, bundles: bundles{in: map[string]bool{}}}
+	c := &controller{f: f, log: log, metrics: prometheus.NewRegistry(), moments: &journal.Journal{}, refused: newRefused(), bundles: bundles{in: map[string]bool{}}}
 	c.problems = &problems{dir: f.directory, moments: c.moments, log: c.log}
 	for _, make := range []func() error{c.makePlatform, c.makeIdentity, c.makeRouting, c.makeDiscovery} {
 		if err := make(); err != nil {
@@ -209,6 +210,7 @@ func (c *controller) take(_ context.Context, b source.Batch) error {
 	c.problems.set(b.Problems)
 	c.bundles.observe(b.Changes)
 	c.pipeline.Apply(pipeline.Batch{Changes: b.Changes, Mark: b.Mark, Synced: b.Synced, Cause: b.Files, Noticed: b.Noticed})
+	c.refused.observe(b.Changes)
 	if b.Synced {
 		c.synced.Store(true)
 	}
