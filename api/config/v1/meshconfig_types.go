@@ -99,9 +99,9 @@ type MeshConfigStatus struct {
 //
 // +kubebuilder:object:generate=true
 type MeshConfigProxies struct {
-	// Running proxy pods, connected or not.
+	// Running proxy pods, connected or not; in standalone mode the proxies that are connected.
 	Total int32 `json:"total"`
-	// Those whose Envoy accepted the observed generation.
+	// Those whose Envoy accepted the observed generation, and what it inherits.
 	Applied int32 `json:"applied"`
 	// Those that have not, the longest first.
 	// +optional
@@ -117,11 +117,12 @@ type MeshConfigProxies struct {
 type MeshConfigLaggard struct {
 	// Name of the pod.
 	Name string `json:"name"`
-	// Generation that it runs, 0 if none.
+	// Generation that it runs, 0 if none or if that is not known.
 	Generation int64 `json:"generation"`
 	// When it fell behind.
 	Since metav1.Time `json:"since"`
-	// Why, as one word: Disconnected, Pending, Rejected.
+	// Why, as one word: Disconnected; NotAcknowledged, its Envoy has not answered; Pending,
+	// it warms up; Rejected, its Envoy refuses it, or it is not valid.
 	Reason string `json:"reason"`
 }
 
