@@ -99,7 +99,7 @@ type Engine struct {
 type entry struct {
 	spec       *configv1.MeshConfigSpec // in effect, if there is one
 	inEffect   bool
-	uid        types.UID // of the version in effect, as the next
+	uid        types.UID // of the version that is refused, if that is known, or in effect; as the next
 	generation int64
 	refused    string // why what is written now is not in effect; empty: it is
 	text       string // what it is projected as; empty: not known yet, or nothing
@@ -164,6 +164,9 @@ func (e *Engine) set(c object.Change) {
 		next.spec, next.inEffect, next.uid, next.generation = o.Spec, true, o.UID, o.Generation
 	} else if before != nil {
 		next.text, next.looked = before.text, before.looked
+	}
+	if c.Refused != "" && c.Generation > 0 {
+		next.uid, next.generation = c.UID, c.Generation
 	}
 	e.entries[c.Key.Namespace] = next
 }
