@@ -44,6 +44,7 @@ func (c *controller) elect(client *rest.Config, leading []run.Part) (run.Part, e
 	}
 	e, err := election.New(election.Config{
 		Lock: lease, Lead: lead, Log: c.log, Registerer: c.metrics,
+		OnReach: func(err error) { c.problems.setLease("Lease/"+c.f.releaseNamespace+"/"+leaseName, err) },
 		OnChange: func(leading bool) {
 			text := "this replica leads no more"
 			if leading {

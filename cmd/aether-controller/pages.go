@@ -7,9 +7,12 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
 	configv1 "aether.io/aether/api/config/v1"
 	"aether.io/aether/internal/inspect"
 	"aether.io/aether/internal/object"
+	"aether.io/aether/internal/source"
 )
 
 // handler answers questions about this controller.
@@ -20,7 +23,7 @@ func (c *controller) handler() http.Handler {
 		inspect.IdentityPath:  func(*http.Request) (any, error) { return c.identity(), nil },
 		inspect.StatusPath:    func(*http.Request) (any, error) { return c.documents() },
 		inspect.ConfigPath:    func(*http.Request) (any, error) { return c.config() },
-		inspect.ProblemsPath:  func(*http.Request) (any, error) { return c.problems.get(), nil },
+		inspect.ProblemsPath:  func(*http.Request) (any, error) { return append(c.problems.get(), deletions(c.pipeline)...), nil },
 	}, map[string]http.Handler{inspect.MetricsPath: inspect.Metrics(c.metrics)})
 }
 
@@ -94,4 +97,35 @@ func (c *controller) config() (inspect.Config, error) {
 		out.MeshConfigs = append(out.MeshConfigs, inspect.MeshConfig{Namespace: mesh.Namespace, Generation: mesh.Generation, Spec: spec})
 	}
 	return out, nil
+}
+
+// deletions names the classes of ours that are being deleted while Gateways use them: who made
+// the deletion waits, and no status says for what.
+func deletions(in objects) []source.Problem {
+	var out []source.Problem
+	for _, o := range in.Objects(object.GatewayClass) {
+		class, is := o.(*gatewayv1.GatewayClass)
+		if !is || class.DeletionTimestamp == nil || class.Spec.ControllerName != controllerName {
+			continue
+		}
+		var users []string
+		for _, g := range in.Objects(object.Gateway) {
+			if gw, is := g.(*gatewayv1.Gateway); is && string(gw.Spec.GatewayClassName) == class.Name {
+				users = append(users, gw.Namespace+"/"+gw.Name)
+			}
+		}
+		waits := "it will be gone in a moment"
+		if n := len(users); n > 0 {
+			waits = fmt.Sprintf("it stays until none of its %d Gateways is there, as %s; they are served as before", n, users[0])
+		}
+		out = append(out, source.Problem{
+			Severity: source.Warning, Object: string(object.GatewayClass) + "/" + class.Name, Since: class.DeletionTimestamp.Time, Message: "is being deleted: " + waits,
+		})
+	}
+	return out
+}
+
+// objects is what a pipeline was handed.
+type objects interface {
+	Objects(kind object.Kind) []object.Object
 }

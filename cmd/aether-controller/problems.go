@@ -31,6 +31,7 @@ type problems struct {
 	mu       sync.Mutex
 	manifest []source.Problem          // the source's
 	ca       []source.Problem          // at most one
+	lease    []source.Problem          // at most one
 	memory   map[string]source.Problem // of what is left to the next process, by place
 }
 
@@ -124,6 +125,20 @@ func (p *problems) setCA(dir string, err error, inUse bool) {
 	p.ca = []source.Problem{now}
 }
 
+// setLease takes why the Lease of the leader cannot be read or written; nil: it can. The election
+// logs it, and its journal has who leads.
+func (p *problems) setLease(lease string, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lease = nil
+	if err != nil {
+		p.lease = []source.Problem{{
+			Severity: source.Warning, Object: lease, Since: time.Now(),
+			Message: fmt.Sprintf("the API cannot be written to, and nobody leads for long: statuses, Services and Events wait, and proxies are served as before: %v", err),
+		}}
+	}
+}
+
 // setMemory takes what is not left, at a place, to the controller that comes next; nil: everything is.
 func (p *problems) setMemory(place string, err error) {
 	p.mu.Lock()
@@ -152,5 +167,5 @@ func (p *problems) get() []source.Problem {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	memory := slices.SortedFunc(maps.Values(p.memory), func(a, b source.Problem) int { return strings.Compare(a.Object, b.Object) })
-	return slices.Concat([]source.Problem{}, p.ca, memory, p.manifest)
+	return slices.Concat([]source.Problem{}, p.ca, p.lease, memory, p.manifest)
 }

@@ -133,3 +133,15 @@ func TestWhatWasToldIsTakenBackWhenItIsMended(t *testing.T) {
 		})
 	}
 }
+
+func TestALeaseThatCannotBeWrittenIsAProblemUntilItCan(t *testing.T) {
+	p := newProblems()
+	p.setLease("Lease/aether-system/aether-controller", errors.New("etcdserver: request timed out"))
+	if got := p.get(); len(got) != 1 || got[0].Object != "Lease/aether-system/aether-controller" || !strings.Contains(got[0].Message, "etcdserver: request timed out") {
+		t.Errorf("got %+v", got)
+	}
+	p.setLease("Lease/aether-system/aether-controller", nil)
+	if got := p.get(); len(got) != 0 {
+		t.Errorf("of what is well it says %+v", got)
+	}
+}

@@ -39,6 +39,9 @@ type Config struct {
 	// It is called anew for each term. Returning earlier ends Run.
 	Lead     func(ctx context.Context) error
 	OnChange func(leading bool) // called as a term begins and ends; must not block
+	// OnReach is called when the Lease cannot be read or written, or not for the same reason as
+	// before, with why, and with nil when it can again; it must not block. nil: nobody is told.
+	OnReach func(err error)
 	// For how long a Lease is held without being renewed, how long renewing is tried, and
 	// how often. Zero: the defaults.
 	Lease, Renew, Retry time.Duration
@@ -64,7 +67,7 @@ func New(c Config) (*Election, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	e := &Election{c: c, lock: &lock{Interface: c.Lock, log: c.Log}}
+	e := &Election{c: c, lock: &lock{Interface: c.Lock, log: c.Log, onReach: c.OnReach}}
 	if _, err := e.elector(func(context.Context) {}); err != nil { // it checks the durations
 		return nil, fmt.Errorf("election: %w", err)
 	}

@@ -29,6 +29,7 @@ type house struct {
 	leaders []string
 	terms   int
 	most    int           // who led at a time
+	reach   []bool        // whether the Lease could be used, each time that this changed
 	linger  time.Duration // after the end of a term
 	fail    chan error    // ends what is led
 }
@@ -47,7 +48,7 @@ func play(t *testing.T, test func(*testing.T, *house)) {
 
 func (h *house) stand(name string) *replica {
 	h.t.Helper()
-	e, err := election.New(election.Config{Lock: &standing{lease: h.lease, identity: name}, Lead: func(ctx context.Context) error { return h.lead(ctx, name) }})
+	e, err := election.New(election.Config{Lock: &standing{lease: h.lease, identity: name}, Lead: func(ctx context.Context) error { return h.lead(ctx, name) }, OnReach: h.reached})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -82,6 +83,12 @@ func (h *house) lead(ctx context.Context, name string) error {
 func pass(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
+}
+
+func (h *house) reached(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.reach = append(h.reach, err == nil)
 }
 
 func (h *house) want(names ...string) {
@@ -138,6 +145,9 @@ func TestALeaderThatCannotRenewStopsAndStandsAgain(t *testing.T) {
 		}
 		h.end(a)
 		h.end(b)
+		if !slices.Equal(h.reach, []bool{false, false, true, true}) { // of each once, and once when it was over
+			t.Errorf("it was told whether the lease can be used: %v", h.reach)
+		}
 	})
 }
 

@@ -44,7 +44,8 @@ func Lease(client *rest.Config, namespace, name, identity string) (resourcelock.
 // lock tells once what is wrong with a lock, and not with each try.
 type lock struct {
 	resourcelock.Interface
-	log *slog.Logger
+	log     *slog.Logger
+	onReach func(error) // nil: nobody is told
 
 	mu   sync.Mutex // guards told
 	told string
@@ -85,6 +86,9 @@ func (l *lock) note(err error) {
 	before := l.told
 	l.told = text
 	l.mu.Unlock()
+	if text != before && l.onReach != nil {
+		l.onReach(err)
+	}
 	switch {
 	case text == before:
 	case err != nil:
