@@ -8,6 +8,7 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	upstreamv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
@@ -23,6 +24,11 @@ const CollectorName = wire.CollectorCluster
 
 const (
 	collectorConnectTimeout = 2 * time.Second
+	// What is not answered in this time is lost, and makes room. A collector that is gone
+	// without a word is found by pings.
+	collectorRequestTimeout = 10 * time.Second
+	collectorPingInterval   = 10 * time.Second
+	collectorPingTimeout    = 5 * time.Second
 	// What a collector that takes connections and never answers can keep of each proxy: a
 	// request is some ten kilobytes, and what is above the limit is dropped and counted.
 	maxCollectorRequests = 64
@@ -46,13 +52,24 @@ func (c Collector) check() error {
 	return nil
 }
 
+func collectorProtocol() *upstreamv3.HttpProtocolOptions {
+	return &upstreamv3.HttpProtocolOptions{
+		CommonHttpProtocolOptions: &corev3.HttpProtocolOptions{MaxStreamDuration: durationpb.New(collectorRequestTimeout)},
+		UpstreamProtocolOptions: &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig{
+			ProtocolConfig: &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{Http2ProtocolOptions: &corev3.Http2ProtocolOptions{
+				ConnectionKeepalive: &corev3.KeepaliveSettings{Interval: durationpb.New(collectorPingInterval), Timeout: durationpb.New(collectorPingTimeout)},
+			}},
+		}},
+	}
+}
+
 // Resource encodes the collector's cluster under CollectorName. It is looked up by name and
 // nothing waits for that: what is exported before, or while there is none, is lost.
 func (c Collector) Resource() (*resource.Resource, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	protocol, err := (Cluster{Protocol: HTTP2}).protocolOptions()
+	protocol, err := wire.Pack(collectorProtocol())
 	if err != nil {
 		return nil, err
 	}

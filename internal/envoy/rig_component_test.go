@@ -45,7 +45,8 @@ func envoyBinary(t *testing.T) string {
 	return path
 }
 
-func newRig(t *testing.T) *rig {
+// newRig starts one; change, if any, is made to the configuration of its bootstrap.
+func newRig(t *testing.T, change ...func(*bootstrap.Config)) *rig {
 	t.Helper()
 	binary := envoyBinary(t)
 	dir, err := os.MkdirTemp("", "ae") //nolint:usetesting // short: a socket's path is at most 107 bytes
@@ -63,21 +64,25 @@ func newRig(t *testing.T) *rig {
 	}}
 	t.Cleanup(r.admin.CloseIdleConnections)
 
-	boot, err := bootstrap.New(bootstrap.Config{
+	config := bootstrap.Config{
 		NodeID: "test", Cluster: "test",
 		XDSSocket: filepath.Join(dir, "xds.sock"), AdminSocket: adminSocket,
-	})
+	}
+	for _, f := range change {
+		f(&config)
+	}
+	boot, err := bootstrap.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := filepath.Join(dir, "boot.json")
-	if err := os.WriteFile(config, boot, 0o600); err != nil {
+	file := filepath.Join(dir, "boot.json")
+	if err := os.WriteFile(file, boot, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command(binary, "--mode", "validate", "-c", config, "-l", "warning").CombinedOutput(); err != nil {
+	if out, err := exec.Command(binary, "--mode", "validate", "-c", file, "-l", "warning").CombinedOutput(); err != nil {
 		t.Fatalf("envoy refuses the bootstrap: %v\n%s", err, out)
 	}
-	r.start(t, binary, config)
+	r.start(t, binary, file)
 	return r
 }
 

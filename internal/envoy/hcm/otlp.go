@@ -18,9 +18,6 @@ import (
 )
 
 const (
-	// exportTimeout bounds one request to the collector.
-	exportTimeout = 5 * time.Second
-
 	// A worker keeps log records until it has this much of them, or for this long.
 	logBuffer = 16 << 10
 	logWait   = time.Second
@@ -93,10 +90,10 @@ func (c Config) otlpLog() (*otelv3.OpenTelemetryAccessLogConfig, error) {
 	}, nil
 }
 
-// collector is the service that everything is exported to.
+// collector is the service that everything is exported to. How long a request may take is
+// its cluster's to say: Envoy's loggers and tracers know no timeout.
 func collector() *corev3.GrpcService {
 	return &corev3.GrpcService{
-		Timeout: durationpb.New(exportTimeout),
 		TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{
 			EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: wire.CollectorCluster, SkipEnvoyHeaders: true},
 		},
