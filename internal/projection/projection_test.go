@@ -105,14 +105,9 @@ func TestManyChangesAreFewWrites(t *testing.T) {
 
 func TestWhatIsInvalidReplacesNothing(t *testing.T) {
 	const complaint = "proxy.accessLogSuccessSampleRate: 200 is more than 100"
+	const generation = 5 // of what is refused
 	refused := func(instead object.Object) object.Change {
-		return object.Change{Key: of("shop"), Object: instead, Refused: complaint}
-	}
-	generation := func(c object.Change) int64 {
-		if c.Object == nil {
-			return 0
-		}
-		return c.Object.GetGeneration()
+		return object.Change{Key: of("shop"), Object: instead, Refused: complaint, Generation: generation}
 	}
 	good := written("shop", 1, 7)
 	for name, tc := range map[string]struct {
@@ -161,7 +156,7 @@ func TestWhatIsInvalidReplacesNothing(t *testing.T) {
 					settle()
 				}
 				r.expect(tc.want)
-				if got, want := r.says("shop", generation(last)), "InvalidConfig: "+complaint+"; "+tc.effect; got != want {
+				if got, want := r.says("shop", generation), "InvalidConfig: "+complaint+"; "+tc.effect; got != want {
 					t.Errorf("it says\n%s, want\n%s", got, want)
 				}
 				// It stays while the key is edited by hand, or the object is edited to something else

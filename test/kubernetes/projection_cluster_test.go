@@ -217,7 +217,7 @@ func TestARefusedMeshConfigOutlivesTheControllerAsItWas(t *testing.T) {
 	})
 	r.kubectl(mesh("team", 300)+"---"+mesh("default", 400), "apply", "--server-side", "--force-conflicts", "-f", "-")
 	for _, ns := range []string{namespace, "team", "default"} {
-		r.says(ns, "False InvalidConfig ")
+		r.says(ns, "False InvalidConfig 2 ")
 		if got := r.condition(ns); !strings.Contains(got, "proxy.accessLogSuccessSampleRate") || !strings.Contains(got, "the last good version stays in effect") {
 			t.Errorf("Projected of %s does not say the path and what is in effect: %s", ns, got)
 		}
@@ -240,7 +240,7 @@ func TestARefusedMeshConfigOutlivesTheControllerAsItWas(t *testing.T) {
 			return r.jsonpath("meshconfig", ns, "default", `{.status.effective.proxy.accessLogSuccessSampleRate.value}`) == rate
 		})
 	}
-	if got := r.condition(namespace); !strings.HasPrefix(got, "False InvalidConfig ") {
+	if got := r.condition(namespace); !strings.HasPrefix(got, "False InvalidConfig 2 ") {
 		t.Errorf("after a restart it says %s", got)
 	}
 
