@@ -121,6 +121,15 @@ func parse(m Material, td spiffeid.TrustDomain, now time.Time) (*issuer, error) 
 	return is, nil
 }
 
+// intermediates are the certificates between a leaf and the root.
+func (i *issuer) intermediates() *x509.CertPool {
+	pool := x509.NewCertPool()
+	for _, c := range i.chain[:len(i.chain)-1] {
+		pool.AddCert(c)
+	}
+	return pool
+}
+
 // probe issues a leaf that nobody will see and verifies it as servers and clients do.
 // It finds broken chains, path lengths, name constraints and extended key usages.
 func (i *issuer) probe(td spiffeid.TrustDomain, now time.Time) error {
@@ -136,13 +145,9 @@ func (i *issuer) probe(td spiffeid.TrustDomain, now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnverified, err)
 	}
-	intermediates := x509.NewCertPool()
-	for _, c := range i.chain[:len(i.chain)-1] {
-		intermediates.AddCert(c)
-	}
 	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
 		_, err := leaf.Verify(x509.VerifyOptions{
-			Roots: svid.NewBundle(i.root()).Pool(), Intermediates: intermediates,
+			Roots: svid.NewBundle(i.root()).Pool(), Intermediates: i.intermediates(),
 			CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{usage},
 		})
 		if err != nil {

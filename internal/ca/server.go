@@ -15,7 +15,7 @@ import (
 	"aether.io/aether/internal/svid"
 )
 
-// serverCertificate is the controller's own certificate for one ID. It is picked for
+// serverCertificate is the controller's own certificate for one ID or name. It is picked for
 // each handshake and replaced at half of its life or when the issuer changes.
 type serverCertificate struct {
 	mu      sync.Mutex // held while issuing, so that one handshake issues for all
@@ -75,16 +75,25 @@ func (a *Authority) serverCertificate(id spiffeid.ID) (*tls.Certificate, error) 
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now, by := a.cfg.Now(), a.serverIssuer()
+	return s.get(a.serverIssuer(), a.cfg.Now(), func(by *issuer, now time.Time) (*tls.Certificate, error) {
+		cert, err := newServerCertificate(by, id, a.cfg.SVIDTTL, now)
+		if err == nil {
+			a.cfg.Log.Info("server certificate issued", logkey.Identity, id.String(), logkey.NotAfter, cert.Leaf.NotAfter)
+		}
+		return cert, err
+	})
+}
+
+// get is the certificate to serve, issued anew if need be. The caller holds mu.
+func (s *serverCertificate) get(by *issuer, now time.Time, issue func(*issuer, time.Time) (*tls.Certificate, error)) (*tls.Certificate, error) {
 	if s.cert != nil && s.by == by && now.Before(s.renewAt) {
 		return s.cert, nil
 	}
-	cert, err := newServerCertificate(by, id, a.cfg.SVIDTTL, now)
+	cert, err := issue(by, now)
 	switch {
 	case err == nil:
 		s.cert, s.by = cert, by
 		s.renewAt = now.Add(cert.Leaf.NotAfter.Sub(now) / 2)
-		a.cfg.Log.Info("server certificate issued", logkey.Identity, id.String(), logkey.NotAfter, cert.Leaf.NotAfter)
 	case s.cert == nil || now.After(s.cert.Leaf.NotAfter):
 		return nil, err
 	}

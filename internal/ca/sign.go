@@ -1,6 +1,7 @@
 package ca
 
 import (
+	"crypto"
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -16,27 +17,12 @@ import (
 // backdate is how far before now a certificate becomes valid, for clocks that differ.
 const backdate = 2 * time.Minute
 
-// sign issues one leaf. Everything in it comes from the template below: of the
-// requester's own material only the public key is used.
+// sign issues an SVID. Everything in it comes from the template: of the requester's own
+// material only the public key is used.
 func (i *issuer) sign(req svid.Request, ttl time.Duration, now time.Time) (*x509.Certificate, error) {
-	subjectKeyID, err := keyID(req.PublicKey)
-	if err != nil {
-		return nil, err
-	}
-	notAfter := now.Add(ttl)
-	if notAfter.After(i.notAfter) {
-		notAfter = i.notAfter
-	}
 	tmpl := &x509.Certificate{
-		SerialNumber:          newSerial(),
-		NotBefore:             now.Add(-backdate),
-		NotAfter:              notAfter,
-		BasicConstraintsValid: true, // CA:FALSE
-		KeyUsage:              x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-		SubjectKeyId:          subjectKeyID,
-		AuthorityKeyId:        i.keyID,
-		URIs:                  []*url.URL{req.ID.URL()}, // critical, as the subject is empty
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		URIs:        []*url.URL{req.ID.URL()}, // critical, as the subject is empty
 	}
 	if !req.Pod.IsZero() {
 		ext, err := spiffeid.MarshalPod(req.Pod)
@@ -45,7 +31,25 @@ func (i *issuer) sign(req svid.Request, ttl time.Duration, now time.Time) (*x509
 		}
 		tmpl.ExtraExtensions = []pkix.Extension{ext}
 	}
-	der, err := x509.CreateCertificate(rand.Reader, tmpl, i.chain[0], req.PublicKey, i.key)
+	return i.create(tmpl, req.PublicKey, ttl, now)
+}
+
+// create issues one leaf, which lives no longer than the issuer. The template has whose it is,
+// and what it is for.
+func (i *issuer) create(tmpl *x509.Certificate, key crypto.PublicKey, ttl time.Duration, now time.Time) (*x509.Certificate, error) {
+	var err error
+	if tmpl.SubjectKeyId, err = keyID(key); err != nil {
+		return nil, err
+	}
+	tmpl.NotBefore, tmpl.NotAfter = now.Add(-backdate), now.Add(ttl)
+	if tmpl.NotAfter.After(i.notAfter) {
+		tmpl.NotAfter = i.notAfter
+	}
+	tmpl.SerialNumber = newSerial()
+	tmpl.BasicConstraintsValid = true // CA:FALSE
+	tmpl.KeyUsage = x509.KeyUsageDigitalSignature
+	tmpl.AuthorityKeyId = i.keyID
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, i.chain[0], key, i.key)
 	if err != nil {
 		return nil, fmt.Errorf("create certificate: %w", err)
 	}
