@@ -35,7 +35,8 @@ type flags struct {
 	metricsBind           string
 	healthBind            string
 	webhookBind           string // empty: no webhook
-	webhookCertDir        string
+	webhookCertDir        string // empty: the certificate is made here
+	webhookConfiguration  string
 	webhookServerName     string
 	spireEnabled          bool
 	spireSocket           string
@@ -90,7 +91,8 @@ func (f *flags) register(cmd *cobra.Command) {
 	s.StringVar(&f.metricsBind, "metrics-bind-address", "", "on a cluster: host:port of /metrics; empty: none")
 	s.StringVar(&f.healthBind, "health-probe-bind-address", "", "on a cluster: host:port of /healthz and /readyz; empty: none")
 	s.StringVar(&f.webhookBind, "webhook-bind-address", "", "on a cluster: host:port of the admission webhook; empty: none")
-	s.StringVar(&f.webhookCertDir, "webhook-certificate-dir", "", "on a cluster: directory with "+webhook.CertFile+" and "+webhook.KeyFile+", the webhook's certificate; followed when they change")
+	s.StringVar(&f.webhookCertDir, "webhook-certificate-dir", "", "on a cluster: directory with "+webhook.CertFile+" and "+webhook.KeyFile+", the webhook's certificate; followed when they change. Empty: it is made by the discovery CA, for --webhook-server-name")
+	s.StringVar(&f.webhookConfiguration, "webhook-configuration", "", "on a cluster: the ValidatingWebhookConfiguration whose caBundle the leader keeps right, if it is annotated "+webhook.Annotation+": "+webhook.AnnotationValue)
 	s.StringVar(&f.webhookServerName, "webhook-server-name", "", "on a cluster: DNS name by which API servers call the webhook, which a certificate must have that is not of --webhook-certificate-dir")
 	s.BoolVar(&f.spireEnabled, "spire-enabled", false, "on a cluster: the webhook's certificate is the SVID that SPIRE gives this workload")
 	s.StringVar(&f.spireSocket, "spire-workload-socket", "", "on a cluster: address of SPIRE's Workload API, unix:///path")
@@ -120,7 +122,7 @@ func (f *flags) register(cmd *cobra.Command) {
 		"kubeconfig", "shared-proxy-selector", "proxy-template", "proxy-overlap", "discovery-ca-mode", "discovery-ca-secret", "discovery-bind",
 		"discovery-port", "discovery-bootstrap-port", "inspect-port", "metrics-bind-address", "health-probe-bind-address", "leader-elect",
 		"release-name", "seed-mesh-config",
-		"webhook-bind-address", "webhook-certificate-dir", "webhook-server-name", "spire-enabled", "spire-workload-socket",
+		"webhook-bind-address", "webhook-certificate-dir", "webhook-configuration", "webhook-server-name", "spire-enabled", "spire-workload-socket",
 	} {
 		cmd.MarkFlagsMutuallyExclusive("directory", name)
 	}
@@ -177,10 +179,10 @@ func (f *flags) check() error {
 	refuse(f.caLifetime <= 0, "--discovery-ca-lifetime %s is not positive", f.caLifetime)
 	refuse(f.svidTTL < time.Minute, "--discovery-svid-ttl %s is shorter than a minute", f.svidTTL)
 	refuse(f.ackDeadline <= 0, "--ack-deadline %s is not positive", f.ackDeadline)
-	refuse(!f.spireEnabled && (f.webhookBind == "") != (f.webhookCertDir == ""), "--webhook-bind-address and --webhook-certificate-dir belong together")
+	refuse(f.webhookBind != "" && f.webhookCertDir == "" && (f.webhookServerName == "" || f.webhookConfiguration == ""),
+		"--webhook-bind-address needs --webhook-certificate-dir, or --webhook-server-name and --webhook-configuration")
 	refuse(f.spireEnabled != (f.spireSocket != ""), "--spire-enabled and --spire-workload-socket belong together")
 	refuse(f.spireEnabled && f.webhookCertDir != "", "--webhook-certificate-dir and --spire-enabled: the certificate can't be from both")
-	refuse(f.spireEnabled && f.webhookBind != "" && f.webhookServerName == "", "--spire-enabled: which of SPIRE's certificates is right is said by --webhook-server-name")
 	refuse(f.system.TraceSampleRate < 0 || f.system.TraceSampleRate > 1, "--trace-sample-rate %g is not in 0..1", f.system.TraceSampleRate)
 	if err := f.otlp.Check(); err != nil {
 		errs = append(errs, err)

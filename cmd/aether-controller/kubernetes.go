@@ -139,10 +139,6 @@ func (c *controller) kubernetes() (platform, error) {
 	if err != nil {
 		return platform{}, err
 	}
-	admission, err := c.makeWebhook()
-	if err != nil {
-		return platform{}, err
-	}
 	seeding, err := c.seeding(config)
 	if err != nil {
 		return platform{}, err
@@ -155,6 +151,7 @@ func (c *controller) kubernetes() (platform, error) {
 		{Name: "refusals", Run: func(ctx context.Context) error { return c.refused.tell(ctx, c.events, c.pipeline.Object) }},
 		{Name: "classes in use", Run: classes.Run},
 		{Name: "last good versions", Run: keeper.Run},
+		{Name: "webhook caBundle", Run: c.leadBundle},
 		{Name: "projection", Run: projected.Run},
 	}, seeding...))
 	if err != nil {
@@ -174,7 +171,7 @@ func (c *controller) kubernetes() (platform, error) {
 		lacks:     source.Lacks,
 		bootstrap: listening(c.f.discoveryBind, c.f.bootstrapPort),
 		stream:    listening(c.f.discoveryBind, c.f.streamPort),
-		parts: append(append(c.ports(), admission...),
+		parts: append(c.ports(),
 			leader,
 			run.Part{Name: "events", Run: c.events.Run},
 			run.Part{Name: "pods of proxies", Run: pods.Run},

@@ -55,8 +55,8 @@ func (c *controller) needs() []readiness.Part {
 		{Name: "bootstrap listener", Lacks: until(&c.bootstrap, "it is not open yet")},
 		{Name: "stream listener", Lacks: until(&c.stream, "it is not open yet")},
 	}
-	if c.webhook != nil {
-		parts = append(parts, readiness.Part{Name: "webhook listener", Lacks: c.webhook.Lacks})
+	if c.f.webhookBind != "" {
+		parts = append(parts, readiness.Part{Name: "webhook listener", Lacks: func() error { return c.webhook.Lacks() }})
 	}
 	return parts
 }

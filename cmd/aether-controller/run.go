@@ -61,6 +61,7 @@ type controller struct {
 	problems *problems
 	bundles  bundles
 	webhook  *webhook.Server // nil: there is none
+	bundle   *webhook.Bundle // nil: whom API servers trust is not ours to say
 
 	synced    atomic.Bool // the source's first list is in the pipeline
 	bootstrap atomic.Bool // the listener is open
@@ -99,7 +100,7 @@ type platform struct {
 func serve(ctx context.Context, f flags, log *slog.Logger) error {
 	c := &controller{f: f, log: log, metrics: prometheus.NewRegistry(), moments: &journal.Journal{}, refused: newRefused(), bundles: bundles{in: map[string]bool{}}}
 	c.problems = &problems{dir: f.directory, moments: c.moments, log: c.log}
-	for _, make := range []func() error{c.makePlatform, c.makeIdentity, c.makeRouting, c.makeDiscovery} {
+	for _, make := range []func() error{c.makePlatform, c.makeIdentity, c.makeRouting, c.makeDiscovery, c.makeWebhook} {
 		if err := make(); err != nil {
 			return err
 		}

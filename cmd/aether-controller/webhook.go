@@ -11,39 +11,74 @@ import (
 	"aether.io/aether/internal/webhook/spire"
 )
 
-// makeWebhook makes the admission of MeshConfigs, if there is to be one, and returns its parts.
-func (c *controller) makeWebhook() ([]run.Part, error) {
+// makeWebhook makes the admission of MeshConfigs, if there is to be one. Where its certificate
+// is not in files, whom API servers trust is kept right as well.
+func (c *controller) makeWebhook() error {
 	if c.f.webhookBind == "" {
-		return nil, nil
+		return nil
 	}
-	certificates, follow, err := c.webhookCertificates()
+	certificates, roots, err := c.webhookCertificates()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	c.webhook, err = webhook.New(webhook.Config{
+	config := webhook.Config{
 		Address: c.f.webhookBind, Certificates: certificates, System: c.f.system,
 		ReleaseNamespace: c.f.releaseNamespace, Release: c.releaseConfig, Log: c.log, Registerer: c.metrics,
-	})
-	if err != nil {
-		return nil, err
 	}
-	return []run.Part{{Name: "webhook certificate", Run: follow}, {Name: "webhook", Run: c.webhook.Run}}, nil
+	if roots != nil {
+		client, err := clientConfig(c.f.kubeconfig)
+		if err != nil {
+			return err
+		}
+		c.bundle, err = webhook.NewBundle(webhook.BundleConfig{
+			Client: client, Configuration: c.f.webhookConfiguration, Roots: roots, Log: c.log, Registerer: c.metrics,
+		})
+		if err != nil {
+			return err
+		}
+		config.Trusts = c.bundle.Trusts
+		c.platform.parts = append(c.platform.parts, run.Part{Name: "webhook configuration", Run: c.bundle.Run})
+	}
+	if c.webhook, err = webhook.New(config); err != nil {
+		return err
+	}
+	c.platform.parts = append(c.platform.parts, run.Part{Name: "webhook", Run: c.webhook.Run})
+	return nil
 }
 
-// webhookCertificates is where the webhook's certificate comes from, and what follows it.
-func (c *controller) webhookCertificates() (webhook.Certificates, func(context.Context) error, error) {
-	if c.f.spireEnabled {
+// webhookCertificates is where the webhook's certificate comes from: SPIRE, files, or the CA of
+// the discovery channel; and what to verify it with, nil if others tell API servers.
+func (c *controller) webhookCertificates() (webhook.Certificates, webhook.Roots, error) {
+	follow := func(part func(context.Context) error) {
+		c.platform.parts = append(c.platform.parts, run.Part{Name: "webhook certificate", Run: part})
+	}
+	switch {
+	case c.f.spireEnabled:
 		source, err := spire.New(spire.Config{Socket: c.f.spireSocket, ServerName: c.f.webhookServerName, Log: c.log})
 		if err != nil {
 			return nil, nil, fmt.Errorf("--spire-workload-socket: %w", err)
 		}
-		return source, source.Run, nil
+		follow(source.Run)
+		return source, source, nil
+	case c.f.webhookCertDir != "":
+		files, err := webhook.NewFiles(c.f.webhookCertDir)
+		if err != nil {
+			return nil, nil, err
+		}
+		follow(files.Run)
+		return files, nil, nil
 	}
-	files, err := webhook.NewFiles(c.f.webhookCertDir)
-	if err != nil {
-		return nil, nil, err
+	own := c.ca.Named(c.f.webhookServerName)
+	return own, own, nil
+}
+
+// leadBundle is the leader's part that keeps whom API servers trust right, where that is ours to do.
+func (c *controller) leadBundle(ctx context.Context) error {
+	if c.bundle == nil {
+		<-ctx.Done()
+		return ctx.Err()
 	}
-	return files, files.Run, nil
+	return c.bundle.Lead(ctx)
 }
 
 // releaseConfig is the MeshConfig of the release namespace as it is in effect, nil if there is none.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"aether.io/aether/test/cluster/release"
 	"aether.io/aether/test/pods"
 )
 
@@ -59,5 +60,44 @@ func TestPodsAWrongMeshConfigIsRefused(t *testing.T) {
 	refuses(r)
 	if may(r, controllerAccount, "", "patch", "validatingwebhookconfigurations.admissionregistration.k8s.io/aether-controller-webhook.aether-system") {
 		t.Error("the controller may change the configuration that Helm made")
+	}
+}
+
+// With a certificate that the controller makes there is no Secret, and it may write caBundle of
+// its own configuration and of no other. Back to Helm's, Helm's it is.
+func TestPodsTheControllerMakesTheWebhooksCertificate(t *testing.T) {
+	r := pods.New(t)
+	restoreAfter(r)
+	const config = "validatingwebhookconfigurations.admissionregistration.k8s.io/aether-controller-webhook.aether-system"
+	if err := r.Install(t.Context(), release.Name, chart(r), "--set", "webhook.certificate=self"); err != nil {
+		t.Fatal(err)
+	}
+	settled(r)
+	refuses(r)
+	if secret := r.System("get", "secret", "aether-controller-webhook", "--ignore-not-found", "--output=name"); secret != "" {
+		t.Errorf("there is %s", secret)
+	}
+	for _, c := range []struct {
+		verb, resource string
+		want           bool
+	}{
+		{"patch", config, true},
+		{"update", config, false},
+		{"delete", config, false},
+		{"patch", "validatingwebhookconfigurations.admissionregistration.k8s.io/another", false},
+		{"create", "validatingwebhookconfigurations.admissionregistration.k8s.io", false},
+		{"list", "validatingwebhookconfigurations.admissionregistration.k8s.io", false},
+	} {
+		if got := may(r, controllerAccount, "", c.verb, c.resource); got != c.want {
+			t.Errorf("the controller may %s %s: %v, want %v", c.verb, c.resource, got, c.want)
+		}
+	}
+	if err := r.Install(t.Context(), release.Name, chart(r), "--force-conflicts"); err != nil {
+		t.Fatal(err)
+	}
+	settled(r)
+	refuses(r)
+	if may(r, controllerAccount, "", "patch", config) {
+		t.Error("the controller may still change the configuration, which Helm makes")
 	}
 }

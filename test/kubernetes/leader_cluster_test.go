@@ -30,17 +30,19 @@ type replica struct {
 }
 
 // startReplica runs a controller beside others.
-func (r *rig) startReplica(name string) *replica {
+func (r *rig) startReplica(name string, args ...string) *replica {
 	r.Helper()
 	program := filepath.Join(r.dir, name)
 	if err := os.Link(filepath.Join(r.dir, "aether-controller"), program); err != nil {
 		r.Fatal(err)
 	}
 	c := &replica{rig: r, name: name, stream: r.port(), boot: r.port(), metrics: r.port(), health: r.port()}
-	c.cmd = r.start(program, "--kubeconfig="+r.server.Kubeconfig, "--release-namespace="+namespace, "--bind=127.0.0.1",
-		"--discovery-bind=127.0.0.1", "--discovery-port="+strconv.Itoa(c.stream), "--discovery-bootstrap-port="+strconv.Itoa(c.boot),
-		"--metrics-bind-address=127.0.0.1:"+strconv.Itoa(c.metrics), "--health-probe-bind-address=127.0.0.1:"+strconv.Itoa(c.health),
-		"--inspect-port="+strconv.Itoa(r.port()))
+	c.cmd = r.start(program, append([]string{
+		"--kubeconfig=" + r.server.Kubeconfig, "--release-namespace=" + namespace, "--bind=127.0.0.1",
+		"--discovery-bind=127.0.0.1", "--discovery-port=" + strconv.Itoa(c.stream), "--discovery-bootstrap-port=" + strconv.Itoa(c.boot),
+		"--metrics-bind-address=127.0.0.1:" + strconv.Itoa(c.metrics), "--health-probe-bind-address=127.0.0.1:" + strconv.Itoa(c.health),
+		"--inspect-port=" + strconv.Itoa(r.port()),
+	}, args...)...)
 	return c
 }
 

@@ -47,7 +47,7 @@ coxswain-controller-discovery.{{ .Release.Namespace }}.svc
 {{ include "aether.webhook" . }}.{{ .Release.Namespace }}
 {{- end }}
 
-{{/* Where the webhook's certificate comes from: helm or spire; empty: there is no webhook. */}}
+{{/* Where the webhook's certificate comes from: helm, self or spire; empty: there is no webhook. */}}
 {{- define "aether.webhookCertificate" -}}
 {{- if .Values.webhook.enabled }}
 {{- ternary "spire" .Values.webhook.certificate .Values.spire.enabled }}
