@@ -6,7 +6,6 @@ import (
 	"net/http"
 
 	"google.golang.org/protobuf/encoding/protojson"
-
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	configv1 "aether.io/aether/api/config/v1"
