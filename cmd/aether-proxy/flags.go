@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"aether.io/aether/internal/drain"
+	"aether.io/aether/internal/envoy"
+	"aether.io/aether/internal/otlpflag"
 	"aether.io/aether/internal/port"
 	"aether.io/aether/internal/scope"
 )
@@ -27,6 +30,8 @@ type flags struct {
 	metricsBind, healthBind     string
 	drainSocket                 string
 	drain                       drain.Terms
+	exportMetrics               bool
+	otlp                        otlpflag.Flags
 	debug                       bool
 }
 
@@ -52,6 +57,8 @@ func (f *flags) register(cmd *cobra.Command) {
 	s.StringVar(&f.drainSocket, "drain-socket", "", "Unix socket by which \"aether-proxy drain\" has this proxy drain; empty: none")
 	s.DurationVar(&f.drain.Delay, "drain-delay", 5*time.Second, "between not being ready any more and ending connections: for those who send traffic to learn it")
 	s.DurationVar(&f.drain.Timeout, "drain-timeout", 45*time.Second, "from its begin, the delay included, after which a drain is over whatever is still connected; must be shorter than the pod's grace period")
+	s.BoolVar(&f.exportMetrics, "otel-enabled", false, "have Envoy export its metrics by OTLP, beside /metrics, if there is an --otlp-endpoint; logs and traces go where the controller says")
+	f.otlp.Register(s)
 	s.BoolVar(&f.debug, "debug", false, "log what is of use only to a developer")
 	for _, name := range []string{
 		"discovery-endpoint", "discovery-bootstrap-endpoint", "discovery-server-id", "proxy-id", "scope",
@@ -82,7 +89,26 @@ func (f *flags) check() error {
 	if f.drain.Delay < 0 || f.drain.Timeout <= f.drain.Delay {
 		errs = append(errs, fmt.Errorf("--drain-timeout %s is not longer than --drain-delay %s", f.drain.Timeout, f.drain.Delay))
 	}
+	if err := f.otlp.Check(); err != nil {
+		errs = append(errs, err)
+	}
 	return errors.Join(errs...)
+}
+
+// systemAuthorities is beside Envoy, in its image.
+const systemAuthorities = "/etc/ssl/certs/ca-certificates.crt"
+
+// collector is where Envoy's metrics go; nil: nowhere.
+func (f *flags) collector() *envoy.Collector {
+	host, number := f.otlp.Target()
+	if host == "" || !f.exportMetrics {
+		return nil
+	}
+	c := &envoy.Collector{Host: host, Port: number}
+	if f.otlp.TLS {
+		c.TLS = envoy.CollectorTLS(cmp.Or(f.otlp.ServerName, host), systemAuthorities)
+	}
+	return c
 }
 
 // subscription is the scope that was asked for. There is no default.

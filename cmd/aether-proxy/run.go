@@ -156,7 +156,7 @@ func (p *proxy) ports() ([]run.Part, error) {
 // writeBootstrap writes the configuration with which the Envoy beside this proxy starts, if
 // it is not there already: a disk that is full then stops nobody.
 func writeBootstrap(f flags) error {
-	text, err := bootstrap.New(bootstrap.Config{NodeID: f.proxyID, Cluster: f.clusterName, XDSSocket: f.xdsSocket, AdminSocket: f.adminSocket})
+	text, err := bootstrap.New(bootstrap.Config{NodeID: f.proxyID, Cluster: f.clusterName, XDSSocket: f.xdsSocket, AdminSocket: f.adminSocket, Collector: f.collector()})
 	if err != nil {
 		return fmt.Errorf("make Envoy's bootstrap: %w", err)
 	}

@@ -54,7 +54,7 @@ func (c Cluster) check() error {
 }
 
 func checkClusterName(name string) error {
-	if name == wire.XDSCluster || name == wire.CollectorCluster {
+	if name == wire.XDSCluster || name == wire.CollectorCluster || name == wire.MetricsCluster {
 		return fmt.Errorf("%q is reserved", name)
 	}
 	return check.Name(name)

@@ -66,6 +66,15 @@ func collectorProtocol() *upstreamv3.HttpProtocolOptions {
 // Resource encodes the collector's cluster under CollectorName. It is looked up by name and
 // nothing waits for that: what is exported before, or while there is none, is lost.
 func (c Collector) Resource() (*resource.Resource, error) {
+	m, err := c.Cluster(CollectorName)
+	if err != nil {
+		return nil, err
+	}
+	return encode(CollectorName, m, nil)
+}
+
+// Cluster is the collector's cluster, under a name that it is to have.
+func (c Collector) Cluster(name string) (*clusterv3.Cluster, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
@@ -74,14 +83,14 @@ func (c Collector) Resource() (*resource.Resource, error) {
 		return nil, err
 	}
 	m := &clusterv3.Cluster{
-		Name:                 CollectorName,
+		Name:                 name,
 		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STRICT_DNS},
 		ConnectTimeout:       durationpb.New(collectorConnectTimeout),
 		WaitForWarmOnInit:    wrapperspb.Bool(false),
 		// Of a name with addresses of both families, that one that pods surely have.
 		DnsLookupFamily: clusterv3.Cluster_V4_PREFERRED,
 		LoadAssignment: &endpointv3.ClusterLoadAssignment{
-			ClusterName: CollectorName,
+			ClusterName: name,
 			Endpoints: []*endpointv3.LocalityLbEndpoints{{LbEndpoints: []*endpointv3.LbEndpoint{{
 				HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: wire.SocketAddress(c.Host, c.Port)}},
 			}}}},
@@ -101,5 +110,5 @@ func (c Collector) Resource() (*resource.Resource, error) {
 			return nil, within("collector: TLS", err)
 		}
 	}
-	return encode(CollectorName, m, nil)
+	return m, nil
 }

@@ -11,10 +11,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"aether.io/aether/internal/envoy"
+	"aether.io/aether/internal/envoy/bootstrap"
 	"aether.io/aether/internal/test/collector"
 )
 
@@ -258,4 +260,34 @@ func (r *rig) stat(t *testing.T, name string) int {
 		t.Fatalf("%s: %q: %v", name, text, err)
 	}
 	return value
+}
+
+func TestACollectorReceivesEnvoysMetrics(t *testing.T) {
+	c := collector.Start(t, collector.Config{})
+	to, trust := target(c)
+	r := newRig(t, func(b *bootstrap.Config) { b.Collector, b.EvictStats = &to, time.Second })
+	port := telemetry(t, r, to, trust...)
+	if got := fetch(t, port, 40, "/a"); got[http.StatusOK] != 40 {
+		t.Fatalf("answers: %v", got)
+	}
+	want := map[string]string{"service.name": "test", "k8s.pod.name": "pod-1", "k8s.namespace.name": "gateways"}
+	var names []string
+	await(t, "requests of the cluster, counted", func() bool {
+		names = nil
+		for _, m := range c.Metrics(t) {
+			names = append(names, m.Name)
+			if m.Name != "envoy.cluster.upstream_rq_total" || m.Sum == nil {
+				continue
+			}
+			for _, p := range m.Sum.DataPoints {
+				if p.Attributes["envoy.cluster_name"] == "shop/cart/80" && p.Int == "40" {
+					if diff := cmp.Diff(collector.Attributes(want), m.Resource, among(want)); diff != "" {
+						t.Errorf("the resource (-want +got):\n%s", diff)
+					}
+					return true
+				}
+			}
+		}
+		return false
+	}, func() string { return fmt.Sprint(names) + r.get("/stats?filter=aether-otel") })
 }

@@ -63,6 +63,18 @@ spec:
         - --drain-socket=/var/run/aether/drain.sock
         - --drain-delay={{ $drain.delaySeconds }}s
         - --drain-timeout={{ $drain.timeoutSeconds }}s
+        {{- with .Values.otel }}
+        {{- if and .enabled .endpoint (not .tls.caConfigMap) }}
+        - --otel-enabled
+        - --otlp-endpoint={{ .endpoint }}
+        {{- if .tls.enabled }}
+        - --otlp-tls
+        {{- with .tls.serverName }}
+        - --otlp-server-name={{ . }}
+        {{- end }}
+        {{- end }}
+        {{- end }}
+        {{- end }}
         {{- if .Values.proxy.debug }}
         - --debug
         {{- end }}

@@ -14,7 +14,7 @@ func keptPrefixes() []string {
 		"cluster_manager.", "control_plane.", "listener_manager.", "overload.", "runtime.", "server.",
 		"cluster." + wire.XDSCluster + ".",
 		// What becomes of what is exported, and what is counted by pod.
-		"cluster." + wire.CollectorCluster + ".", "access_logs.", "tracing.opentelemetry.", hcm.PodStatsPrefix + ".",
+		"cluster." + wire.CollectorCluster + ".", "cluster." + wire.MetricsCluster + ".", "access_logs.", "tracing.opentelemetry.", hcm.PodStatsPrefix + ".",
 	}
 }
 

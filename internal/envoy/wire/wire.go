@@ -22,6 +22,10 @@ const (
 	// it is verified by. No Service's cluster and no object's secret is called so.
 	CollectorCluster = "aether-otel"
 
+	// MetricsCluster is the same collector in the bootstrap: Envoy's metrics cannot be sent to
+	// a cluster that comes later.
+	MetricsCluster = "aether-otel-metrics"
+
 	// RuntimeLayer is the bootstrap's one runtime layer that is served over ADS.
 	RuntimeLayer = "aether"
 
