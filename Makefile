@@ -134,7 +134,7 @@ WITH_SPIRE := $(if $(SPIRE),-spire)
 .PHONY: cluster-up
 cluster-up: $(CLUSTER) $(if $(filter none,$(CHART)),,build envoy) ## a real Kubernetes with Aether (CHART=none: without; NODES=2; VALUES=file; SPIRE=1)
 	@$(CLUSTER) $(WITH_SPIRE) $(if $(NODES),-nodes $(NODES)) up
-	@$(if $(filter none,$(CHART)),,$(CLUSTER) -envoy $(AETHER_ENVOY) -values '$(VALUES)' install)
+	@$(if $(filter none,$(CHART)),,$(CLUSTER) $(WITH_SPIRE) -envoy $(AETHER_ENVOY) -values '$(VALUES)' install)
 
 .PHONY: cluster-down
 cluster-down: $(CLUSTER) ## remove it with all that is in it
@@ -159,11 +159,18 @@ cluster-test: cluster-programs envoy $(EMBEDDED) ## the tests that need Kubernet
 	$(CLUSTER_TEST) -skip '^TestPods' $(sort $(dir $(CLUSTER_FILES)))
 	@$(MAKE) cluster-up
 	@$(MAKE) pods-test
+	@$(MAKE) spire-test
 	@$(MAKE) cluster-down
 
 .PHONY: pods-test
 pods-test: ## those of them that need the cluster of cluster-up
 	$(CLUSTER_TEST) -run '^TestPods' $(sort $(dir $(PODS_FILES)))
+
+# A target of its own: who runs the others need not build SPIRE.
+.PHONY: spire-test
+spire-test: ## Aether with SPIRE, which the test brings to the cluster of cluster-up and takes away again
+	@$(MAKE) cluster-programs SPIRE=1
+	$(CLUSTER_TEST) -run '^TestPods' ./test/spire
 
 # A cluster of their own, which is brought up with the release of another revision.
 PREVIOUS ?= HEAD~1

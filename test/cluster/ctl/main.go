@@ -1,8 +1,8 @@
 // Command ctl makes and removes the test cluster:
 //
-//	ctl [-dir DIR] [-spire] programs            build what a cluster is made of
-//	ctl [-dir DIR] [-spire] [-nodes N] up       a cluster, with SPIRE
-//	ctl [-dir DIR] [-envoy FILE] [-values FILE] install Aether on it, of the programs in bin
+//	ctl [-dir DIR] [-spire] programs                     build what a cluster is made of
+//	ctl [-dir DIR] [-spire] [-nodes N] up                a cluster, with SPIRE
+//	ctl [-dir DIR] [-spire] [-envoy FILE] [-values FILE] install Aether on it, of the programs in bin
 //	ctl [-dir DIR] load ARCHIVE…
 //	ctl [-dir DIR] down
 //
@@ -42,7 +42,7 @@ func run(ctx context.Context, args []string) error {
 	nodes := flags.Int("nodes", 1, "how many nodes")
 	envoy := flags.String("envoy", "", "install: the Envoy binary")
 	values := flags.String("values", "", "install: a file of values for the chart")
-	withSPIRE := flags.Bool("spire", false, "SPIRE, too")
+	withSPIRE := flags.Bool("spire", false, "SPIRE, too, which Aether uses")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -66,6 +66,9 @@ func run(ctx context.Context, args []string) error {
 		return nil
 	case "install":
 		files := []string{}
+		if *withSPIRE {
+			files = append(files, spire.Values)
+		}
 		if *values != "" {
 			files = append(files, *values)
 		}

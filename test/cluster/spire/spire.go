@@ -23,6 +23,8 @@ const (
 	TrustDomain = "spire.test"
 	// Namespace is where it runs.
 	Namespace = "spire"
+	// Values is the file of values by which chart aether uses it, in the repository.
+	Values = "test/cluster/spire/values.yaml"
 	// patience is for each thing that is waited for.
 	patience = 2 * time.Minute
 )
@@ -78,7 +80,7 @@ func (s *SPIRE) Up(ctx context.Context) error {
 		{"load SPIRE's image", s.load},
 		{"apply SPIRE's server", s.apply(serverManifest)},
 		{"wait for SPIRE's server", s.kubectl("rollout", "status", "deployment/spire-server", timeout)},
-		{"wait for its bundle", s.kubectl("wait", "configmap/spire-bundle", "--for=jsonpath={.data.bundle\\.crt}", timeout)},
+		{"wait for its bundle", s.published},
 		{"apply SPIRE's agent", s.apply(agentManifest)},
 		{"wait for SPIRE's agents", s.kubectl("rollout", "status", "daemonset/spire-agent", timeout)},
 		{"wait for SPIFFE's driver", s.kubectl("rollout", "status", "daemonset/spiffe-csi-driver", timeout)},
@@ -94,6 +96,20 @@ func (s *SPIRE) Up(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// Agents ends the agents, or has them run again, and returns when they are gone or ready. The
+// driver stays, so pods with its volumes start.
+func (s *SPIRE) Agents(ctx context.Context, run bool) error {
+	selector, wait := `{"spire.test/agents": "none"}`, []string{"wait", "--for=delete", "pods", "--selector=app=spire-agent"}
+	if run {
+		selector, wait = "null", []string{"rollout", "status", "daemonset/spire-agent"}
+	}
+	patch := `{"spec": {"template": {"spec": {"nodeSelector": ` + selector + `}}}}`
+	if err := s.kubectl("patch", "daemonset/spire-agent", "--type=merge", "--patch="+patch)(ctx); err != nil {
+		return err
+	}
+	return s.kubectl(append(wait, "--timeout="+patience.String())...)(ctx)
 }
 
 // Down removes it. Pods that still have its volumes would not end any more: they go first.
@@ -129,6 +145,28 @@ func (s *SPIRE) kubectl(args ...string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		_, err := s.Cluster.Kubectl(ctx, "", append([]string{"--namespace=" + Namespace}, args...)...)
 		return err
+	}
+}
+
+// published waits until what agents will trust is the server's authorities, and not those of
+// one before it.
+func (s *SPIRE) published(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		want, err := s.Bundle(ctx)
+		have, err2 := s.Cluster.Kubectl(ctx, "", "--namespace="+Namespace, "get", "configmap/spire-bundle", "--output=jsonpath={.data.bundle\\.crt}")
+		err = errors.Join(err, err2)
+		if err == nil && strings.TrimSpace(have) == strings.TrimSpace(want) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(err, fmt.Errorf("ConfigMap spire-bundle has\n%s\nthe server has\n%s", have, want))
+		case <-tick.C:
+		}
 	}
 }
 
