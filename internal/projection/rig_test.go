@@ -28,7 +28,8 @@ const (
 	name    = "aether-mesh-config"
 )
 
-// place is a ConfigMap in memory. It passes the suite that the real one passes.
+// place is a ConfigMap in memory, as far as an engine sees it: that of an API server is in the
+// tests of package configmap and in test/kubernetes.
 type place struct {
 	mu      sync.Mutex // guards what follows
 	now     *corev1.ConfigMap
