@@ -170,7 +170,7 @@ pods-test: ## those of them that need the cluster of cluster-up
 .PHONY: spire-test
 spire-test: ## Aether with SPIRE, which the test brings to the cluster of cluster-up and takes away again
 	@$(MAKE) cluster-programs SPIRE=1
-	$(CLUSTER_TEST) -run '^TestPods' ./test/spire
+	$(CLUSTER_TEST) ./test/spire
 
 # A cluster of their own, which is brought up with the release of another revision.
 PREVIOUS ?= HEAD~1

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -13,6 +14,36 @@ import (
 // there a sleep is how to let it pass.
 func TestNoTestSleepsInRealTime(t *testing.T) {
 	sleep := []byte("time." + "Sleep(")
+	testFiles(t, func(path string, data []byte) {
+		if bytes.Contains(data, sleep) && !bytes.Contains(data, []byte(`"testing/synctest"`)) {
+			t.Errorf("%s sleeps: wait for the thing itself, with a deadline that dumps state", path)
+		}
+	})
+}
+
+// The Makefile picks the tests that need pods by their names, and their packages by the names of
+// files: one that has only one of the two would never run.
+func TestTestsThatNeedPodsAreFound(t *testing.T) {
+	name := regexp.MustCompile(`(?m)^func (Test[A-Z]\w*)\(t `)
+	found := 0
+	testFiles(t, func(path string, data []byte) {
+		inPods := strings.HasSuffix(path, "_pods_test.go")
+		for _, match := range name.FindAllSubmatch(data, -1) {
+			if named := strings.HasPrefix(string(match[1]), "TestPods"); named != inPods {
+				t.Errorf("%s: %s: tests of files *_pods_test.go are named TestPods…, and no others are", path, match[1])
+			} else if named {
+				found++
+			}
+		}
+	})
+	if found == 0 {
+		t.Error("no test needs pods: their names are looked for in the wrong way")
+	}
+}
+
+// testFiles calls f with every file of tests and what is in it.
+func testFiles(t *testing.T, f func(path string, data []byte)) {
+	t.Helper()
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -23,13 +54,10 @@ func TestNoTestSleepsInRealTime(t *testing.T) {
 			return nil
 		}
 		data, err := os.ReadFile(path)
-		if err != nil {
-			return err
+		if err == nil {
+			f(path, data)
 		}
-		if bytes.Contains(data, sleep) && !bytes.Contains(data, []byte(`"testing/synctest"`)) {
-			t.Errorf("%s sleeps: wait for the thing itself, with a deadline that dumps state", path)
-		}
-		return nil
+		return err
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -367,7 +367,7 @@ func TestProxiesAreMadeAndKeptAsTheyAreWanted(t *testing.T) {
 }
 
 // Pods come up where the strictest standard is enforced, whatever is asked for.
-func TestPodsMeetTheRestrictedStandard(t *testing.T) {
+func TestDedicatedPodsMeetTheRestrictedStandard(t *testing.T) {
 	c := newRealCluster(t)
 	c.trust()
 	gw := ownGateway("web")

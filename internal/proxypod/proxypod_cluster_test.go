@@ -25,7 +25,7 @@ const (
 	patience  = time.Minute
 )
 
-func TestPodsThatRunAreKnownAsSoonAsTheyAreOurs(t *testing.T) {
+func TestRunningPodsAreKnownAsSoonAsTheyAreOurs(t *testing.T) {
 	server := apiserver.Start(t)
 	client, err := kubernetes.NewForConfig(server.Config)
 	if err != nil {

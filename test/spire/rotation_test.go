@@ -174,7 +174,7 @@ func (r rig) trusted() int {
 	return count
 }
 
-func TestPodsTheWebhooksCertificateIsSPIREsAndRotatesUnderWrites(t *testing.T) {
+func TestTheWebhooksCertificateIsSPIREsAndRotatesUnderWrites(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
 	entry := spire.Controller(release.Namespace, release.Name)
