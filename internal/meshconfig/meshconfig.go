@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
 	configv1 "aether.io/aether/api/config/v1"
@@ -85,7 +86,7 @@ func read(js []byte) (c *configv1.MeshConfig, name string, fields []configv1.Fie
 		} `json:"metadata"`
 		Spec json.RawMessage `json:"spec"`
 	}
-	if err := json.Unmarshal(js, &in); err != nil {
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(js, &in); err != nil {
 		return nil, "", nil, fmt.Errorf("read MeshConfig: %w", err)
 	}
 	if want := configv1.GroupVersion().String(); in.APIVersion != want || in.Kind != configv1.KindMeshConfig {

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	kjson "sigs.k8s.io/json"
 )
 
 // meshConfigJSON is a MeshConfig as bytes: all but the spec is encoding/json's business.
@@ -37,7 +38,8 @@ func (c MeshConfig) MarshalJSON() ([]byte, error) {
 // in UnknownFields. A known field of the wrong type is a *FieldError.
 func (c *MeshConfig) UnmarshalJSON(data []byte) error {
 	var in meshConfigJSON
-	if err := json.Unmarshal(data, &in); err != nil {
+	// In the letter case of the API: another one is another field, which an API server drops.
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &in); err != nil {
 		return err
 	}
 	next := MeshConfig{TypeMeta: in.TypeMeta, ObjectMeta: in.Metadata, Status: in.Status}

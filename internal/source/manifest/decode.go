@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,6 +22,7 @@ import (
 	"aether.io/aether/internal/crd"
 	"aether.io/aether/internal/meshconfig"
 	"aether.io/aether/internal/object"
+	"aether.io/aether/internal/spelling"
 )
 
 // Decoder turns documents into objects. It is safe for concurrent use.
@@ -253,14 +256,33 @@ func (r *reading) meshConfig() {
 		r.refuse("", err.Error())
 		return
 	}
-	for _, path := range c.UnknownFields {
-		message := "is not known and has no effect"
-		if known, ok := meshconfig.Suggest(path); ok {
-			message += "; did you mean spec." + known + "?"
+	for _, name := range slices.Sorted(maps.Keys(r.doc.content)) {
+		if slices.Contains(meshConfigFields, name) {
+			continue
 		}
-		r.Findings = append(r.Findings, Finding{Severity: Warning, Path: "spec." + path, Message: message, Unknown: true})
+		meant, ok := spelling.Nearest(name, meshConfigFields)
+		if known, is := meshconfig.Suggest(name); !ok && is { // what belongs into the spec
+			meant, ok = "spec."+known, true
+		}
+		r.unknownTo(name, meant, ok)
+	}
+	for _, path := range c.UnknownFields {
+		known, ok := meshconfig.Suggest(path)
+		r.unknownTo("spec."+path, "spec."+known, ok)
 	}
 	r.Object = c
+}
+
+// meshConfigFields is what a MeshConfig has beside its spec.
+var meshConfigFields = []string{"apiVersion", "kind", "metadata", "spec", "status"}
+
+// unknownTo notes a field that this version does not know, and which one may be meant.
+func (r *reading) unknownTo(path, meant string, ok bool) {
+	message := "is not known and has no effect"
+	if ok {
+		message += "; did you mean " + meant + "?"
+	}
+	r.Findings = append(r.Findings, Finding{Severity: Warning, Path: path, Message: message, Unknown: true})
 }
 
 // core decodes a core type strictly, as kubectl does by default.

@@ -221,6 +221,15 @@ func TestDecodeFindings(t *testing.T) {
 			"apiVersion: config.aether.io/v1\nkind: MeshConfig\nmetadata: {name: default}\nspec: {proxy: {accessLogEnabled: true}}",
 			[]string{"Warning spec.proxy.accessLogEnabled: is not known and has no effect; did you mean spec.proxy.accessLogsEnabled?"},
 		},
+		"misspelt fields beside the spec of a MeshConfig": {
+			"apiVersion: config.aether.io/v1\nkind: MeshConfig\nmetadata: {name: default}\nspecs: {}\nproxy: {}\nSpec: {proxy: {traceSampleRate: 2}}\nabout: {}",
+			[]string{
+				"Warning Spec: is not known and has no effect; did you mean spec?",
+				"Warning about: is not known and has no effect",
+				"Warning proxy: is not known and has no effect; did you mean spec.proxy?",
+				"Warning specs: is not known and has no effect; did you mean spec?",
+			},
+		},
 		"a value out of range in a MeshConfig": {
 			"apiVersion: config.aether.io/v1\nkind: MeshConfig\nmetadata: {name: default}\nspec: {proxy: {traceSampleRate: 2}}",
 			[]string{"Refused spec.proxy.traceSampleRate: must be greater than or equal to 0 and less than or equal to 1, got 2"},
