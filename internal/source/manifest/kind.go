@@ -11,6 +11,7 @@ import (
 
 	configv1 "aether.io/aether/api/config/v1"
 	"aether.io/aether/internal/object"
+	"aether.io/aether/internal/spelling"
 )
 
 // kind is how one kind is read.
@@ -78,6 +79,9 @@ func identify(d Document) Document {
 	group := groupOf(apiVersion)
 	k, ok := lookup(group, name)
 	if !ok {
+		if path, message := misnamed(group, name); path != "" {
+			return refuse(path, message)
+		}
 		d.Findings = append(d.Findings, Finding{Severity: Ignored, Message: fmt.Sprintf("%s %s is not a kind that is read", apiVersion, name)})
 		return d
 	}
@@ -101,6 +105,31 @@ func identify(d Document) Document {
 	}
 	d.Key = key
 	return d
+}
+
+// maxGroupDistance is how many letters a group may differ in from the one that is meant: a part
+// of its name may be missing (gateway.networking.io).
+const maxGroupDistance = 4
+
+// misnamed says which kind is meant where a name is almost that of one that is read, and where
+// in the document; nothing if it is another program's. What was meant to be read and is not
+// would otherwise be taken for an object that is gone. Names of kinds may differ by a letter,
+// and by letter case: TCPRoute is no misspelt HTTPRoute.
+func misnamed(group, name string) (path, message string) {
+	for _, k := range kinds() {
+		if k.group != gatewayv1.GroupName && k.group != configv1.GroupName {
+			continue // so many things are called like a Service
+		}
+		sameKind := string(k.name) == name
+		nearGroup := spelling.Distance(group, k.group) <= maxGroupDistance
+		switch {
+		case k.group == group && spelling.Distance(string(k.name), name) <= 1:
+			return "kind", fmt.Sprintf("%s has no kind %q; did you mean %s?", group, name, k.name)
+		case sameKind && nearGroup:
+			return "apiVersion", fmt.Sprintf("group %q has no kind %s; did you mean %s/v1?", group, name, k.group)
+		}
+	}
+	return "", ""
 }
 
 // gvk is the type that comes out, whichever served version came in.

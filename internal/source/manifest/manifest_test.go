@@ -130,6 +130,10 @@ func TestParseRefuses(t *testing.T) {
 
 func TestDocumentsThatAreNoObject(t *testing.T) {
 	cases := map[string]struct{ in, want string }{
+		"a misspelt kind of ours":      {"apiVersion: config.aether.io/v1\nkind: Meshconfig\nmetadata: {name: default}", `Refused kind: config.aether.io has no kind "Meshconfig"; did you mean MeshConfig?`},
+		"a misspelt kind of a route":   {"apiVersion: gateway.networking.k8s.io/v1\nkind: HttpRoutes\nmetadata: {name: x}", `Refused kind: gateway.networking.k8s.io has no kind "HttpRoutes"; did you mean HTTPRoute?`},
+		"a misspelt group":             {"apiVersion: gateway.networking.io/v1\nkind: HTTPRoute\nmetadata: {name: x}", `Refused apiVersion: group "gateway.networking.io" has no kind HTTPRoute; did you mean gateway.networking.k8s.io/v1?`},
+		"a route that is not read":     {"apiVersion: gateway.networking.k8s.io/v1alpha2\nkind: TCPRoute\nmetadata: {name: x}", "Ignored : gateway.networking.k8s.io/v1alpha2 TCPRoute is not a kind that is read"},
 		"another program's kind":       {"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}", "Ignored : apps/v1 Deployment is not a kind that is read"},
 		"another group's Gateway":      {"apiVersion: networking.istio.io/v1\nkind: Gateway\nmetadata: {name: x}", "Ignored : networking.istio.io/v1 Gateway is not a kind that is read"},
 		"a List of unknown things":     {"apiVersion: x.io/v1\nkind: ThingList", "Ignored : x.io/v1 ThingList is not a kind that is read"},
