@@ -117,6 +117,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"discovery.ca.lifetime=10":                           "at '/discovery/ca/lifetime'",
 		"discovery.svidTtl=1day":                             "at '/discovery/svidTtl'",
 		"otel.endpoint=https://collector:4317":               "at '/otel/endpoint'",
+		"otel.endpoint=collector:65536":                      "at '/otel/endpoint'",
 		"otel.traceSampleRate=2":                             "at '/otel/traceSampleRate'",
 		"otel.tls.enabled=yes":                               "at '/otel/tls/enabled'",
 		"otel.tls.enabled=true":                              "otel.tls.enabled needs otel.endpoint",
