@@ -83,6 +83,10 @@ func (d *decoder) leaf(path string, raw json.RawMessage, field protoreflect.Fiel
 		d.errs = append(d.errs, &FieldError{Path: path, Detail: err.Error()})
 		return
 	}
+	if isNumber(field) && raw[0] == '"' { // protobuf's JSON would take it, an API server does not
+		d.errs = append(d.errs, &FieldError{Path: path, Detail: fmt.Sprintf("want %s, got %s", kindName(field), describe(raw))})
+		return
+	}
 	into := msg.New()
 	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(one, into.Interface()); err != nil {
 		d.errs = append(d.errs, &FieldError{Path: path, Detail: fmt.Sprintf("want %s, got %s", kindName(field), describe(raw))})
@@ -106,6 +110,15 @@ func join(path, name string) string {
 		return name
 	}
 	return path + "." + name
+}
+
+// isNumber reports whether JSON has the field as a number, by the definition that is made of the proto.
+func isNumber(field protoreflect.FieldDescriptor) bool {
+	switch field.Kind() { //nolint:exhaustive // integers of 64 bits are strings in protobuf's JSON
+	case protoreflect.DoubleKind, protoreflect.FloatKind, protoreflect.Uint32Kind, protoreflect.Int32Kind:
+		return !field.IsList() && !field.IsMap()
+	}
+	return false
 }
 
 // kindName is the kind of a field in the words of its JSON.
