@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/utils/ptr"
 
 	"aether.io/aether/internal/envoy"
@@ -51,11 +52,14 @@ func (e *Endpoints) Add(s *discoveryv1.EndpointSlice, port string) bool {
 	return found
 }
 
-// podOf adds the pod that the slice says of its endpoint i.
+// podOf adds the pod that the slice says of its endpoint i, if it can be one of its namespace: the
+// API takes anything there, and who writes a slice has no say in what is counted for others.
 func podOf(a envoy.Address, s *discoveryv1.EndpointSlice, i int) envoy.Address {
-	if ref := s.Endpoints[i].TargetRef; ref != nil && ref.Kind == "Pod" {
-		a.Pod, a.Namespace = ref.Name, cmp.Or(ref.Namespace, s.Namespace)
+	ref := s.Endpoints[i].TargetRef
+	if ref == nil || ref.Kind != "Pod" || cmp.Or(ref.Namespace, s.Namespace) != s.Namespace || len(validation.NameIsDNSSubdomain(ref.Name, false)) > 0 {
+		return a
 	}
+	a.Pod, a.Namespace = ref.Name, s.Namespace
 	return a
 }
 

@@ -1,6 +1,7 @@
 package backend_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -92,6 +93,36 @@ func TestWhatAnAppProtocolMeans(t *testing.T) {
 			}
 		} else if got != want {
 			t.Errorf("%q: got %+v, want %+v", protocol, got, want)
+		}
+	}
+}
+
+// A slice made by hand may say anything of pods: a name that none can have, or that of one of another
+// namespace, would stand in metrics as if that one had been asked.
+func TestAnAddressIsOfNoPodThatItsSliceCannotSpeakOf(t *testing.T) {
+	of := func(ref *corev1.ObjectReference) envoy.Address {
+		s := slice(1, endpoint("R", "10.0.0.1"))
+		s.Namespace, s.Endpoints[0].TargetRef = "shop", ref
+		var e backend.Endpoints
+		e.Add(s, "web")
+		return e.Addresses()[0]
+	}
+	known := envoy.Address{IP: "10.0.0.1", Port: 1, Pod: "cart-1", Namespace: "shop"}
+	unknown := envoy.Address{IP: "10.0.0.1", Port: 1}
+	for name, tt := range map[string]struct {
+		ref  *corev1.ObjectReference
+		want envoy.Address
+	}{
+		"its own":               {&corev1.ObjectReference{Kind: "Pod", Namespace: "shop", Name: "cart-1"}, known},
+		"its own, unsaid":       {&corev1.ObjectReference{Kind: "Pod", Name: "cart-1"}, known},
+		"another namespace's":   {&corev1.ObjectReference{Kind: "Pod", Namespace: "bank", Name: "cart-1"}, unknown},
+		"a name that none has":  {&corev1.ObjectReference{Kind: "Pod", Name: "a\",code=\"5\n"}, unknown},
+		"a name that is long":   {&corev1.ObjectReference{Kind: "Pod", Name: strings.Repeat("a", 1<<10)}, unknown},
+		"none":                  {nil, unknown},
+		"something that is not": {&corev1.ObjectReference{Kind: "Node", Name: "n"}, unknown},
+	} {
+		if diff := cmp.Diff(tt.want, of(tt.ref)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 }

@@ -125,11 +125,16 @@ func trimService(o object.Object) {
 	s.Status = keep
 }
 
-// trimEndpointSlice leaves addresses, ports and conditions.
+// trimEndpointSlice leaves addresses, ports, conditions and the names of pods.
 func trimEndpointSlice(o object.Object) {
 	for i := range o.(*discoveryv1.EndpointSlice).Endpoints {
 		e := &o.(*discoveryv1.EndpointSlice).Endpoints[i]
-		e.Hostname, e.TargetRef, e.DeprecatedTopology, e.NodeName, e.Zone, e.Hints = nil, nil, nil, nil, nil, nil
+		if ref := e.TargetRef; ref != nil && ref.Kind == "Pod" {
+			e.TargetRef = &corev1.ObjectReference{Kind: "Pod", Namespace: ref.Namespace, Name: ref.Name}
+		} else {
+			e.TargetRef = nil
+		}
+		e.Hostname, e.DeprecatedTopology, e.NodeName, e.Zone, e.Hints = nil, nil, nil, nil, nil
 	}
 }
 
