@@ -5,6 +5,7 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -142,7 +143,7 @@ func (s *Sink) change(ctx context.Context, k object.Key, uid types.UID, edit fun
 	// Exits: gone; as it should be already; written; another error than a conflict; too many conflicts.
 	for try := 1; ; try++ {
 		now := at.empty()
-		err := request(client.Get()).VersionedParams(&metav1.GetOptions{ResourceVersion: version}, metav1.ParameterCodec).Do(ctx).Into(now)
+		err := read(request(client.Get()).VersionedParams(&metav1.GetOptions{ResourceVersion: version}, metav1.ParameterCodec).Do(ctx), now)
 		missing := apierrors.IsNotFound(err)
 		if version == "0" && (missing || err == nil && uid != "" && now.GetUID() != uid) {
 			version = "" // that may be old
@@ -172,4 +173,26 @@ func (s *Sink) change(ctx context.Context, k object.Key, uid types.UID, edit fun
 		}
 		version = ""
 	}
+}
+
+// read takes in an object, a MeshConfig without its spec: that may be one that cannot be read, and
+// a write of the status leaves it as it is.
+func read(from rest.Result, into object.Object) error {
+	c, is := into.(*configv1.MeshConfig)
+	if !is {
+		return from.Into(into)
+	}
+	if err := from.Error(); err != nil {
+		return err
+	}
+	text, err := from.Raw()
+	whole := map[string]json.RawMessage{}
+	if err := errors.Join(err, json.Unmarshal(text, &whole)); err != nil {
+		return err
+	}
+	delete(whole, "spec")
+	if text, err = json.Marshal(whole); err != nil {
+		return err
+	}
+	return json.Unmarshal(text, c)
 }

@@ -1,0 +1,56 @@
+package kube_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	configv1 "aether.io/aether/api/config/v1"
+	"aether.io/aether/internal/object"
+	"aether.io/aether/internal/status"
+	"aether.io/aether/internal/status/kube"
+)
+
+// What is wrong with an object is told in its status above all when it is what it is written as that
+// cannot be read.
+func TestAMeshConfigThatCannotBeReadHasAStatus(t *testing.T) {
+	var put configv1.MeshConfigStatus
+	puts := 0
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.Method == http.MethodPut {
+			body, _ := io.ReadAll(r.Body)
+			var in struct {
+				Status *configv1.MeshConfigStatus `json:"status"`
+			}
+			in.Status = &put
+			if err := json.Unmarshal(body, &in); err != nil {
+				t.Errorf("PUT %s: %v", r.URL.Path, err)
+			}
+			puts++
+		}
+		_, _ = io.WriteString(w, `{"apiVersion":"config.aether.io/v1","kind":"MeshConfig","metadata":{"name":"default","namespace":"team","uid":"u","resourceVersion":"7","generation":2},
+			"spec":{"proxy":{"accessLogSuccessSampleRate":"ten"}}}`)
+	}))
+	defer api.Close()
+	sink, err := kube.New(kube.Config{Client: &rest.Config{Host: api.URL}, ControllerName: "config.aether.io/gateway-controller"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := metav1.Condition{Type: configv1.MeshConfigProjected, Status: metav1.ConditionFalse, Reason: configv1.MeshConfigReasonInvalidConfig, Message: "why", ObservedGeneration: 2}
+	wrote, err := sink.Write(t.Context(), status.Document{
+		Key: object.Key{Kind: object.MeshConfig, Namespace: "team", Name: "default"}, UID: "u", Generation: 2,
+		Status: &configv1.MeshConfigStatus{ObservedGeneration: 2, Conditions: []metav1.Condition{want}},
+	})
+	if err != nil || !wrote || puts != 1 {
+		t.Fatalf("wrote %t in %d requests: %v", wrote, puts, err)
+	}
+	if len(put.Conditions) != 1 || put.Conditions[0].Reason != want.Reason {
+		t.Errorf("it has %+v", put)
+	}
+}
