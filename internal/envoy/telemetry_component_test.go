@@ -162,6 +162,24 @@ func TestACollectorReceivesLogsAndSpansByTheConventionsNames(t *testing.T) {
 	t.Logf("record: %v\nspan: %v", logs[0].Attributes, spans[0].Attributes)
 }
 
+// Of a request that says it is gRPC Envoy tells the path once more, as it came.
+func TestASpanOfGRPCHasNoQuery(t *testing.T) {
+	c := collector.Start(t, collector.Config{})
+	r := newRig(t)
+	to, _ := target(c)
+	port := telemetry(t, r, to)
+	r.runtime(t, layer(false, 0, 1))
+	ask(t, port, "GET /a/b?secret=1 HTTP/1.1", "Host: a.example", "Content-Type: application/grpc")
+	var spans []collector.Span
+	await(t, "a span", func() bool {
+		spans = c.Spans(t)
+		return len(spans) == 1
+	}, func() string { return r.get("/stats?filter=opentelemetry") })
+	if got := spans[0].Attributes["grpc.path"]; got != "/a/b" || strings.Contains(fmt.Sprint(spans), "secret") {
+		t.Errorf("its path is %q in %+v", got, spans[0])
+	}
+}
+
 // among compares only the attributes that are wanted.
 func among(want collector.Attributes) cmp.Option {
 	return cmp.FilterPath(func(p cmp.Path) bool {

@@ -68,7 +68,8 @@ const maxSpans = 1024
 
 func (c Config) tags() []*tagv3.CustomTag {
 	of := c.attributes()
-	// Envoy's own tag of that name has the query.
+	// Envoy's own tags of these names have the query.
+	of["grpc.path"] = "%PATH(NQ:ORIG_OR_PATH)%"
 	of["http.url"] = "%REQ(:SCHEME)%://%REQ(:AUTHORITY)%%PATH(NQ:ORIG_OR_PATH)%"
 	var list []*tagv3.CustomTag
 	for _, key := range slices.Sorted(maps.Keys(of)) {
