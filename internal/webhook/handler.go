@@ -16,19 +16,23 @@ const Path = "/validate"
 
 // The bounds of a review. An object that can be stored has 1.5 MiB at most, and a review of an
 // update has two. A body above small waits for one of few places, so that strangers who send
-// large ones hold up each other and no review of ordinary size.
+// large ones hold up each other and no review of ordinary size. One takes up to sixty times its
+// size while it is judged, and a MeshConfig of ordinary size is no thousandth of it.
 const (
 	maxBody  = 4 << 20
 	small    = 64 << 10
-	maxLarge = 4            // bodies above small that are in memory at once
+	maxLarge = 1            // bodies above small that are in memory at once
 	wait     = deadline / 2 // for a place
+	// maxJudged is how many reviews are judged at a time; others wait as long as their caller does.
+	maxJudged = 16
 )
 
 // handler answers reviews over HTTP. Whoever calls is not known and learns nothing that is not
 // in what they sent, but for the release's MeshConfig being the reason of a warning.
 type handler struct {
 	*Server
-	large chan struct{} // a place for each body above small
+	large  chan struct{} // a place for each body above small
+	judged chan struct{} // a place for each review that is judged
 }
 
 // ServeHTTP answers one review.
@@ -45,7 +49,15 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(body) > small {
 		defer func() { <-h.large }()
 	}
-	answer, result, err := h.judge.review(body)
+	select {
+	case h.judged <- struct{}{}:
+	case <-r.Context().Done():
+		return // the caller has gone
+	}
+	answer, result, err := func() ([]byte, string, error) {
+		defer func() { <-h.judged }()
+		return h.judge.review(body)
+	}()
 	if err != nil {
 		h.refuse(w, r, result, http.StatusBadRequest, err)
 		return

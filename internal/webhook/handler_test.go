@@ -12,10 +12,13 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+
+	configv1 "aether.io/aether/api/config/v1"
 )
 
 func body(t testing.TB, r *admissionv1.AdmissionReview) string {
@@ -112,6 +115,40 @@ func TestALargeReviewIsJudged(t *testing.T) {
 		if got.Allowed || !strings.Contains(got.Result.Message, "spec.proxy.traceSampleRate") {
 			t.Fatalf("%+v", got)
 		}
+	}
+}
+
+// A review is in memory many times over while it is judged, and whoever sends it is not known.
+func TestFewReviewsAreJudgedAtATime(t *testing.T) {
+	begun, goOn := make(chan struct{}, 4*maxJudged), make(chan struct{})
+	var now, most atomic.Int32
+	r := start(t, Config{System: on, Release: func() *configv1.MeshConfig {
+		if n := now.Add(1); n > most.Load() {
+			most.Store(n)
+		}
+		begun <- struct{}{}
+		<-goOn
+		now.Add(-1)
+		return nil
+	}})
+	text := body(t, review("CREATE", object("shop", "default", "{}"), nil))
+	var asking sync.WaitGroup
+	for range 4 * maxJudged {
+		asking.Go(func() {
+			if code, answer := r.post(strings.NewReader(text)); code != http.StatusOK {
+				t.Errorf("%d %s", code, answer)
+			}
+		})
+	}
+	for range maxJudged {
+		<-begun
+	}
+	for range 4 * maxJudged { // one ends, and one begins
+		goOn <- struct{}{}
+	}
+	asking.Wait()
+	if most.Load() != maxJudged {
+		t.Errorf("%d were judged at a time, want %d", most.Load(), maxJudged)
 	}
 }
 

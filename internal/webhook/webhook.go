@@ -116,7 +116,7 @@ func (s *Server) Run(ctx context.Context) error {
 }
 
 func (s *Server) serve(ctx context.Context, l net.Listener) error {
-	h := &handler{Server: s, large: make(chan struct{}, maxLarge)}
+	h := &handler{Server: s, large: make(chan struct{}, maxLarge), judged: make(chan struct{}, maxJudged)}
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
 	srv := &http.Server{
