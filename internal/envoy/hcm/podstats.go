@@ -19,8 +19,9 @@ const (
 	EndpointPodNamespace = "namespace"
 )
 
-// maxPodSeries bounds the series by pod of a table; those above it are not counted.
-const maxPodSeries = 10000
+// maxPodSeries bounds the series by pod of a table; those above it are not counted. One takes some
+// ten kilobytes of an Envoy that has tables of others too.
+const maxPodSeries = 2000
 
 // podStats counts requests by the pods between which they go. Of series that nothing was
 // added to for a while Envoy lets go, so that pods that are gone leave none.
