@@ -63,7 +63,11 @@ func (r *Rig) join(ctx context.Context, config *rest.Config) error {
 		return fmt.Errorf("namespace %s has %d pods of the controller: want one", release, len(pods.Items))
 	}
 	pod := pods.Items[0]
-	pid, err := processIn(string(pod.UID), controller)
+	if len(pod.Status.ContainerStatuses) != 1 {
+		return fmt.Errorf("pod %s has %d containers that run: want one", pod.Name, len(pod.Status.ContainerStatuses))
+	}
+	_, container, _ := strings.Cut(pod.Status.ContainerStatuses[0].ContainerID, "://")
+	pid, err := processIn(container, controller)
 	r.controller = process{pid: pid, metrics: net.JoinHostPort(pod.Status.PodIP, metricsPort)}
 	return err
 }
@@ -84,8 +88,8 @@ func (r *Rig) leave() {
 	}
 }
 
-// processIn finds the process of a pod that runs a program.
-func processIn(podUID, program string) (pid int, err error) {
+// processIn finds the process of a container that runs a program.
+func processIn(container, program string) (pid int, err error) {
 	groups, err := filepath.Glob("/proc/[0-9]*/cgroup")
 	if err != nil {
 		return 0, err
@@ -98,9 +102,9 @@ func processIn(podUID, program string) (pid int, err error) {
 			continue
 		}
 		name, _, _ := bytes.Cut(command, []byte{0})
-		if strings.Contains(string(group), podUID) && filepath.Base(string(name)) == program {
+		if container != "" && strings.Contains(string(group), container) && filepath.Base(string(name)) == program {
 			return strconv.Atoi(filepath.Base(dir))
 		}
 	}
-	return 0, fmt.Errorf("no process %s of pod %s is on this machine", program, podUID)
+	return 0, fmt.Errorf("no process %s of container %q is on this machine", program, container)
 }
