@@ -1,9 +1,7 @@
 package ca
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
+	"crypto"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -49,22 +47,16 @@ func (n *Named) Changed() <-chan struct{} { return n.a.Changed() }
 // named issues a certificate for a DNS name, and verifies it as its callers will: an authority
 // that somebody else made may be constrained to other names.
 func (i *issuer) named(name string, ttl time.Duration, now time.Time) (*tls.Certificate, error) {
-	is, err := usable(i, now)
-	if err != nil {
-		return nil, fmt.Errorf("server certificate for %s: %w", name, err)
-	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("make server key: %w", err)
-	}
-	leaf, err := is.create(&x509.Certificate{DNSNames: []string{name}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}, key.Public(), ttl, now)
-	if err != nil {
-		return nil, fmt.Errorf("server certificate for %s: %w", name, err)
-	}
-	if _, err := leaf.Verify(x509.VerifyOptions{
-		DNSName: name, Roots: svid.NewBundle(is.root()).Pool(), Intermediates: is.intermediates(), CurrentTime: now,
-	}); err != nil {
-		return nil, fmt.Errorf("server certificate for %s: %w: %w", name, ErrUnverified, err)
-	}
-	return &tls.Certificate{Certificate: is.issued(leaf).Chain, PrivateKey: key, Leaf: leaf}, nil
+	return serverCertificateFor(i, name, now, func(is *issuer, key crypto.PublicKey) (*x509.Certificate, error) {
+		leaf, err := is.create(&x509.Certificate{DNSNames: []string{name}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}, key, ttl, now)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := leaf.Verify(x509.VerifyOptions{
+			DNSName: name, Roots: svid.NewBundle(is.root()).Pool(), Intermediates: is.intermediates(), CurrentTime: now,
+		}); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrUnverified, err)
+		}
+		return leaf, nil
+	})
 }

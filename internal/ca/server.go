@@ -1,6 +1,7 @@
 package ca
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -101,17 +102,24 @@ func (s *serverCertificate) get(by *issuer, now time.Time, issue func(*issuer, t
 }
 
 func newServerCertificate(by *issuer, id spiffeid.ID, ttl time.Duration, now time.Time) (*tls.Certificate, error) {
+	return serverCertificateFor(by, id.String(), now, func(is *issuer, key crypto.PublicKey) (*x509.Certificate, error) {
+		return is.sign(svid.Request{ID: id, PublicKey: key}, ttl, now)
+	})
+}
+
+// serverCertificateFor makes a key and has a certificate of it issued, for whoever errors are to name.
+func serverCertificateFor(by *issuer, who string, now time.Time, issue func(*issuer, crypto.PublicKey) (*x509.Certificate, error)) (*tls.Certificate, error) {
 	is, err := usable(by, now)
 	if err != nil {
-		return nil, fmt.Errorf("server certificate for %s: %w", id, err)
+		return nil, fmt.Errorf("server certificate for %s: %w", who, err)
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("make server key: %w", err)
 	}
-	leaf, err := is.sign(svid.Request{ID: id, PublicKey: key.Public()}, ttl, now)
+	leaf, err := issue(is, key.Public())
 	if err != nil {
-		return nil, fmt.Errorf("server certificate for %s: %w", id, err)
+		return nil, fmt.Errorf("server certificate for %s: %w", who, err)
 	}
 	return &tls.Certificate{Certificate: is.issued(leaf).Chain, PrivateKey: key, Leaf: leaf}, nil
 }
