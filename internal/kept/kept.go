@@ -20,6 +20,7 @@ import (
 	"aether.io/aether/internal/configmap"
 	"aether.io/aether/internal/logkey"
 	"aether.io/aether/internal/object"
+	"aether.io/aether/internal/run"
 )
 
 // Bounds of what is kept. A pair is about 6 KB.
@@ -198,15 +199,8 @@ func (k *Keeper) Run(ctx context.Context) error {
 
 // sleep waits for d, and then, if quiet, until something may be to be written.
 func (k *Keeper) sleep(ctx context.Context, d time.Duration, quiet bool) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-	}
-	if !quiet {
-		return nil
+	if err := run.Sleep(ctx, d); err != nil || !quiet {
+		return err
 	}
 	select {
 	case <-ctx.Done():

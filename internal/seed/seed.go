@@ -21,6 +21,7 @@ import (
 	configv1 "aether.io/aether/api/config/v1"
 	"aether.io/aether/internal/configmap"
 	"aether.io/aether/internal/logkey"
+	"aether.io/aether/internal/run"
 )
 
 const (
@@ -97,12 +98,8 @@ func (s *Seeder) Run(ctx context.Context) error {
 			s.c.Log.Warn("the default MeshConfig is not made yet; will retry", logkey.Error, err, logkey.Wait, wait)
 		}
 		told = err.Error()
-		timer := time.NewTimer(wait/2 + rand.N(wait/2))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return ctx.Err()
-		case <-timer.C:
+		if err := run.Sleep(ctx, wait/2+rand.N(wait/2)); err != nil {
+			return err
 		}
 	}
 	<-ctx.Done()

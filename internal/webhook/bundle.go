@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"aether.io/aether/internal/logkey"
+	"aether.io/aether/internal/run"
 	"aether.io/aether/internal/svid"
 )
 
@@ -166,7 +167,7 @@ func (b *Bundle) Run(ctx context.Context) error {
 			told = err.Error()
 			b.log.Warn("the webhook's configuration cannot be followed; will retry", logkey.Object, b.c.Configuration, logkey.Error, err)
 		}
-		if err := sleep(ctx, pause/2+rand.N(pause/2)); err != nil {
+		if err := run.Sleep(ctx, pause/2+rand.N(pause/2)); err != nil {
 			return err
 		}
 		pause = min(2*pause, lastPause)
@@ -232,15 +233,4 @@ func (b *Bundle) next() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.changed
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }

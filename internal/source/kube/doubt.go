@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"aether.io/aether/internal/object"
+	"aether.io/aether/internal/run"
 )
 
 // askTimeout is for one question about a definition.
@@ -38,7 +39,7 @@ func (m *mirror) confirm(ctx context.Context, intact func(context.Context) (bool
 		}
 		ok, err := intact(ctx)
 		if err != nil {
-			if sleep(ctx, pause) != nil {
+			if run.Sleep(ctx, pause) != nil {
 				return
 			}
 			pause = min(2*pause, maxBackoff)

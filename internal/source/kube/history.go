@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"aether.io/aether/internal/logkey"
+	"aether.io/aether/internal/run"
 	"aether.io/aether/internal/source"
 )
 
@@ -116,7 +117,7 @@ func (s *Source) keepEpoch(ctx context.Context) {
 	for {
 		if err := s.agreeOnEpoch(ctx); err != nil {
 			s.intake.fault("epoch", source.Warning, fmt.Sprintf("which history of the API this is cannot be kept: %v", err))
-			if sleep(ctx, pause) != nil {
+			if run.Sleep(ctx, pause) != nil {
 				return
 			}
 			pause = min(2*pause, maxBackoff)

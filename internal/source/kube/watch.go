@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"aether.io/aether/internal/logkey"
+	"aether.io/aether/internal/run"
 	"aether.io/aether/internal/source"
 )
 
@@ -78,7 +79,7 @@ func (s *Source) reflect(ctx context.Context, lw *cache.ListWatch, of runtime.Ob
 		if time.Since(started) > maxBackoff {
 			pause = minBackoff
 		}
-		if err := sleep(ctx, pause/2+rand.N(pause/2)); err != nil {
+		if err := run.Sleep(ctx, pause/2+rand.N(pause/2)); err != nil {
 			return err
 		}
 		pause = min(2*pause, maxBackoff)
@@ -160,16 +161,4 @@ func ignoreExpired(err error) error {
 		return nil
 	}
 	return err
-}
-
-// sleep waits for d, or less if ctx is done, which it returns as an error.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
 }

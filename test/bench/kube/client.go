@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/http"
 	"time"
+
+	"aether.io/aether/internal/run"
 )
 
 // client asks a Gateway.
@@ -48,7 +50,7 @@ func (c *client) until(ctx context.Context, host string, codes map[int]int) (tim
 			return now, fmt.Errorf("%s does not answer 200: %v", host, codes)
 		}
 		// Who asks must not take the processor from who is asked.
-		if err := pause(ctx, 500*time.Microsecond); err != nil {
+		if err := run.Sleep(ctx, 500*time.Microsecond); err != nil {
 			return now, err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"aether.io/aether/internal/run"
 	"aether.io/aether/test/bench/rig"
 )
 
@@ -41,7 +42,7 @@ func Flips(ctx context.Context, r *rig.Rig, out io.Writer, flips int, every time
 					first[flip] = time.Now()
 				}
 				mu.Unlock()
-				if pause(load, time.Millisecond) != nil {
+				if run.Sleep(load, time.Millisecond) != nil {
 					return
 				}
 			}
@@ -54,11 +55,11 @@ func Flips(ctx context.Context, r *rig.Rig, out io.Writer, flips int, every time
 		if err := r.API.Patch(ctx, route(0, services), flipped(flip, i%services)); err != nil {
 			return err
 		}
-		if err := pause(ctx, every); err != nil {
+		if err := run.Sleep(ctx, every); err != nil {
 			return err
 		}
 	}
-	if err := pause(ctx, time.Second); err != nil { // the last one has its time too
+	if err := run.Sleep(ctx, time.Second); err != nil { // the last one has its time too
 		return err
 	}
 	stop()

@@ -19,6 +19,7 @@ import (
 
 	configv1 "aether.io/aether/api/config/v1"
 	"aether.io/aether/internal/resource"
+	"aether.io/aether/internal/run"
 	"aether.io/aether/test/bench/rig"
 )
 
@@ -93,7 +94,7 @@ func (f *fleet) watch(ctx context.Context, r *rig.Rig) {
 				}
 			}
 		}
-		if pause(ctx, 2*time.Millisecond) != nil {
+		if run.Sleep(ctx, 2*time.Millisecond) != nil {
 			return
 		}
 	}
@@ -185,7 +186,7 @@ func told(ctx context.Context, r *rig.Rig, proxies int) (time.Time, error) {
 		if p := now.Status.Proxies; err == nil && p != nil && now.Status.ObservedGeneration == now.Generation && int(p.Applied) == proxies && p.Applied == p.Total {
 			return time.Now(), nil
 		}
-		if pause(ctx, 5*time.Millisecond) != nil {
+		if run.Sleep(ctx, 5*time.Millisecond) != nil {
 			return time.Time{}, fmt.Errorf("the status does not say that %d proxies run it: %+v (%w)", proxies, now.Status.Proxies, errors.Join(err, ctx.Err()))
 		}
 	}
@@ -198,7 +199,7 @@ func oneByOne(ctx context.Context, r *rig.Rig, out io.Writer, f *fleet, edits in
 		return err
 	}
 	for i := range edits {
-		if err := pause(ctx, time.Second); err != nil { // a system at rest, as it mostly is
+		if err := run.Sleep(ctx, time.Second); err != nil { // a system at rest, as it mostly is
 			return err
 		}
 		if err := edit(ctx, r, i%100); err != nil {

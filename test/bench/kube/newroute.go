@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/watch"
 
+	"aether.io/aether/internal/run"
 	"aether.io/aether/test/bench/rig"
 )
 
@@ -43,7 +44,7 @@ func NewRoute(ctx context.Context, r *rig.Rig, out io.Writer, routes, edits int)
 	var whole, bare, beyond times
 	codes := map[int]int{}
 	for i := routes; i < routes+edits; i++ {
-		if err := pause(ctx, 50*time.Millisecond); err != nil { // a system at rest, as it mostly is
+		if err := run.Sleep(ctx, 50*time.Millisecond); err != nil { // a system at rest, as it mostly is
 			return err
 		}
 		o := route(i, services)
@@ -136,15 +137,4 @@ func only(codes map[int]int, expected ...int) error {
 		}
 	}
 	return nil
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
 }

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"aether.io/aether/internal/run"
 	"aether.io/aether/test/bench/rig"
 )
 
@@ -28,14 +29,14 @@ func AtRest(ctx context.Context, r *rig.Rig, out io.Writer, routes int, during t
 	}
 	fmt.Fprintf(out, "%d routes and Services\n  created and told of in %s: CPU %s, memory now %d MiB, at most %d MiB, sent %.1f MB\n", routes,
 		time.Since(began).Round(time.Second), filled.CPU, filled.RSS>>20, filled.Peak>>20, filled.Sent/1e6)
-	if err := pause(ctx, 10*time.Second); err != nil { // until what the filling left is done
+	if err := run.Sleep(ctx, 10*time.Second); err != nil { // until what the filling left is done
 		return err
 	}
 	quiet, err := r.Usage(ctx)
 	if err != nil {
 		return err
 	}
-	if err := pause(ctx, during/2); err != nil {
+	if err := run.Sleep(ctx, during/2); err != nil {
 		return err
 	}
 	before, err := r.Usage(ctx)
