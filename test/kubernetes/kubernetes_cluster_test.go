@@ -18,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -37,9 +38,13 @@ const (
 	host      = "shop.example.com"
 )
 
-// rig is an API server, a controller, a proxy, an Envoy and a backend.
+// rigs counts those there were.
+var rigs atomic.Int32
+
+// rig is an API server, a controller, a proxy, an Envoy and a backend. It runs beside others.
 type rig struct {
 	*testing.T
+	address string // of loopback, its own: each has Gateways on the same ports
 	server  *apiserver.Server
 	core    coreclient.CoreV1Interface
 	dir     string
@@ -52,6 +57,7 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
+	t.Parallel()
 	server := apiserver.Start(t)
 	core, err := coreclient.NewForConfig(server.Config)
 	if err != nil {
@@ -66,18 +72,56 @@ func newRig(t *testing.T) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	r := &rig{T: t, server: server, core: core, dir: dir, client: &http.Client{Timeout: 10 * time.Second}}
+	r := &rig{T: t, address: fmt.Sprintf("127.0.1.%d", rigs.Add(1)), server: server, core: core, dir: dir, client: &http.Client{Timeout: 10 * time.Second}}
 	t.Cleanup(r.client.CloseIdleConnections)
 	r.stream, r.boot = r.port(), r.port()
 	r.kubectl("", "apply", "--server-side", "-f", root+"/internal/crd/gateway-api", "-f", root+"/charts/crds/templates")
 	r.kubectl("", "wait", "--for=condition=Established", "--timeout=60s", "customresourcedefinition", "--all")
 	r.serveBackend()
-	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", dir, "./cmd/aether-controller", "./cmd/aether-proxy")
-	build.Dir = root
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
+	built, err := programs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{controllerProgram, proxyProgram} {
+		if err := os.Link(filepath.Join(built, name), filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return r
+}
+
+// Names of the programs.
+const (
+	controllerProgram = "aether-controller"
+	proxyProgram      = "aether-proxy"
+)
+
+// programs builds them for all rigs, and returns the folder, which TestMain removes.
+var programs = sync.OnceValues(func() (dir string, err error) {
+	root, err := build.Root(".")
+	if err != nil {
+		return "", err
+	}
+	if dir, err = os.MkdirTemp("", "ak"); err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", dir, "./cmd/"+controllerProgram, "./cmd/"+proxyProgram)
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return dir, fmt.Errorf("build: %w\n%s", err, out)
+	}
+	return dir, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if rigs.Load() > 0 {
+		dir, _ := programs()
+		_ = os.RemoveAll(dir)
+	}
+	os.Exit(code)
 }
 
 func (r *rig) kubectl(input string, args ...string) string {
@@ -89,16 +133,19 @@ func (r *rig) kubectl(input string, args ...string) string {
 	return out
 }
 
-// port is a free one of loopback.
+// port is a free one of its address.
 func (r *rig) port() int {
 	r.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", r.at(0))
 	if err != nil {
 		r.Fatal(err)
 	}
 	defer l.Close()
 	return l.Addr().(*net.TCPAddr).Port
 }
+
+// at is a port of its address.
+func (r *rig) at(port int) string { return net.JoinHostPort(r.address, strconv.Itoa(port)) }
 
 // serveBackend answers at an address of this machine that is not loopback: the API takes no
 // endpoint there.
@@ -162,9 +209,9 @@ func end(cmd *exec.Cmd) {
 
 func (r *rig) startController(args ...string) *exec.Cmd {
 	r.Helper()
-	return r.start(filepath.Join(r.dir, "aether-controller"), append([]string{
-		"--kubeconfig=" + r.server.Kubeconfig, "--release-namespace=" + namespace, "--bind=127.0.0.1",
-		"--discovery-bind=127.0.0.1", "--discovery-port=" + strconv.Itoa(r.stream), "--discovery-bootstrap-port=" + strconv.Itoa(r.boot),
+	return r.start(filepath.Join(r.dir, controllerProgram), append([]string{
+		"--kubeconfig=" + r.server.Kubeconfig, "--release-namespace=" + namespace, "--bind=" + r.address,
+		"--discovery-bind=" + r.address, "--discovery-port=" + strconv.Itoa(r.stream), "--discovery-bootstrap-port=" + strconv.Itoa(r.boot),
 		"--inspect-port=" + strconv.Itoa(r.port()),
 	}, args...)...)
 }
@@ -206,8 +253,8 @@ func (r *rig) startProxy(pod string) (stop func()) {
 			r.Fatal(err)
 		}
 	}
-	proxy := r.start(filepath.Join(r.dir, "aether-proxy"),
-		"--discovery-endpoint=https://127.0.0.1:"+strconv.Itoa(r.stream), "--discovery-bootstrap-endpoint=https://127.0.0.1:"+strconv.Itoa(r.boot),
+	proxy := r.start(filepath.Join(r.dir, proxyProgram),
+		"--discovery-endpoint=https://"+r.at(r.stream), "--discovery-bootstrap-endpoint=https://"+r.at(r.boot),
 		"--discovery-sa-token-path="+file("token", token.Status.Token), "--discovery-ca-bundle-path="+file("ca.crt", bundle),
 		"--discovery-server-id=spiffe://cluster.local/ns/"+namespace+"/sa/aether-controller", "--proxy-id="+pod, "--scope=shared",
 		"--xds-socket="+filepath.Join(r.dir, "xds.sock"), "--envoy-admin-socket="+filepath.Join(r.dir, "admin.sock"),
@@ -259,7 +306,7 @@ func (r *rig) state() string {
 
 // get is the status code of a request, 0 if there is no answer.
 func (r *rig) get(ctx context.Context, port int, host string) int {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/", port), http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.at(port)+"/", http.NoBody)
 	if err != nil {
 		return 0
 	}

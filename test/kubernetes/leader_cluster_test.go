@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -33,14 +32,14 @@ type replica struct {
 func (r *rig) startReplica(name string, args ...string) *replica {
 	r.Helper()
 	program := filepath.Join(r.dir, name)
-	if err := os.Link(filepath.Join(r.dir, "aether-controller"), program); err != nil {
+	if err := os.Link(filepath.Join(r.dir, controllerProgram), program); err != nil {
 		r.Fatal(err)
 	}
 	c := &replica{rig: r, name: name, stream: r.port(), boot: r.port(), metrics: r.port(), health: r.port()}
 	c.cmd = r.start(program, append([]string{
-		"--kubeconfig=" + r.server.Kubeconfig, "--release-namespace=" + namespace, "--bind=127.0.0.1",
-		"--discovery-bind=127.0.0.1", "--discovery-port=" + strconv.Itoa(c.stream), "--discovery-bootstrap-port=" + strconv.Itoa(c.boot),
-		"--metrics-bind-address=127.0.0.1:" + strconv.Itoa(c.metrics), "--health-probe-bind-address=127.0.0.1:" + strconv.Itoa(c.health),
+		"--kubeconfig=" + r.server.Kubeconfig, "--release-namespace=" + namespace, "--bind=" + r.address,
+		"--discovery-bind=" + r.address, "--discovery-port=" + strconv.Itoa(c.stream), "--discovery-bootstrap-port=" + strconv.Itoa(c.boot),
+		"--metrics-bind-address=" + r.at(c.metrics), "--health-probe-bind-address=" + r.at(c.health),
 		"--inspect-port=" + strconv.Itoa(r.port()),
 	}, args...)...)
 	return c
@@ -48,7 +47,7 @@ func (r *rig) startReplica(name string, args ...string) *replica {
 
 // page is what a port answers, empty if it is not 200.
 func (r *rig) page(ctx context.Context, port int, path string) string {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s", port, path), http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.at(port)+path, http.NoBody)
 	if err != nil {
 		return ""
 	}
@@ -235,8 +234,8 @@ func (r *rig) rejected(c *replica) {
 		r.Fatal(err)
 	}
 	dir := filepath.Join(r.dir, "bad")
-	r.start(filepath.Join(r.dir, "aether-proxy"),
-		"--discovery-endpoint=https://127.0.0.1:"+strconv.Itoa(c.stream), "--discovery-bootstrap-endpoint=https://127.0.0.1:"+strconv.Itoa(c.boot),
+	r.start(filepath.Join(r.dir, proxyProgram),
+		"--discovery-endpoint=https://"+r.at(c.stream), "--discovery-bootstrap-endpoint=https://"+r.at(c.boot),
 		"--discovery-sa-token-path="+file, "--discovery-ca-bundle-path="+filepath.Join(r.dir, "ca.crt"),
 		"--discovery-server-id=spiffe://cluster.local/ns/"+namespace+"/sa/aether-controller", "--proxy-id=nobody", "--scope=shared",
 		"--xds-socket="+dir+"/xds.sock", "--envoy-admin-socket="+dir+"/admin.sock", "--envoy-bootstrap="+dir+"/bootstrap.json",

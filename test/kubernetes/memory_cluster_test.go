@@ -103,7 +103,7 @@ func (r *rig) secure(ctx context.Context, port int, roots *x509.CertPool) int {
 		DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			var d net.Dialer
-			return d.DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+			return d.DialContext(ctx, "tcp", r.at(port))
 		},
 	}}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+secureHost+"/", http.NoBody)

@@ -41,7 +41,7 @@ func TestTheAPIServerRefusesWrongMeshConfigs(t *testing.T) {
 	if err := a.refuses(t.Context()); !errors.Is(err, errPassed) {
 		t.Fatalf("before there is a webhook: %v", err)
 	}
-	controller := a.startController("--webhook-bind-address=127.0.0.1:"+strconv.Itoa(a.port), "--webhook-certificate-dir="+dir)
+	controller := a.startController("--webhook-bind-address="+a.at(a.port), "--webhook-certificate-dir="+dir)
 	a.eventually("a wrong MeshConfig is refused", func(ctx context.Context) bool { return a.refuses(ctx) == nil })
 
 	t.Run("warnings arrive", func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestTheControllerKeepsWhomTheAPIServerTrusts(t *testing.T) {
 	one, two := a.rig.port(), a.rig.port()
 	a.spread(one, two)
 	for _, port := range []int{one, two} {
-		a.startReplica("controller-"+strconv.Itoa(port), "--webhook-bind-address=127.0.0.1:"+strconv.Itoa(port), "--webhook-server-name="+webhookHost, "--webhook-configuration="+hookConfig)
+		a.startReplica("controller-"+strconv.Itoa(port), "--webhook-bind-address="+a.at(port), "--webhook-server-name="+webhookHost, "--webhook-configuration="+hookConfig)
 	}
 	a.apply(config)
 	a.eventually("a wrong MeshConfig is refused", func(ctx context.Context) bool { return a.refuses(ctx) == nil })

@@ -19,7 +19,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -92,7 +91,7 @@ func newAdmission(t *testing.T) *admission {
 	}
 	a.configs = client.Resource(schema.GroupVersionResource{Group: "config.aether.io", Version: "v1", Resource: "meshconfigs"}).Namespace("default")
 	a.kubectl("", "create", "namespace", namespace)
-	a.kubectl(fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {name: %s, namespace: %s}, spec: {type: ExternalName, externalName: localhost}}", webhookName, namespace), "create", "-f", "-")
+	a.kubectl(fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {name: %s, namespace: %s}, spec: {type: ExternalName, externalName: %s}}", webhookName, namespace, a.address), "create", "-f", "-")
 	return a
 }
 
@@ -236,10 +235,10 @@ func (a *admission) underWrites(f func()) {
 	writers.Wait()
 }
 
-// serves is the certificate that a port of loopback shows, nil if none.
+// serves is the certificate that a port shows, nil if none.
 func (a *admission) serves(ctx context.Context, port int) *x509.Certificate {
 	d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}
-	c, err := d.DialContext(ctx, "tcp", "127.0.0.1:"+strconv.Itoa(port))
+	c, err := d.DialContext(ctx, "tcp", a.at(port))
 	if err != nil {
 		return nil
 	}
@@ -292,7 +291,7 @@ func (a *admission) material() (caCert, caKey, cert, key []byte) {
 func (a *admission) spread(ports ...int) {
 	a.Helper()
 	var lc net.ListenConfig
-	l, err := lc.Listen(a.Context(), "tcp", "127.0.0.1:"+strconv.Itoa(a.port))
+	l, err := lc.Listen(a.Context(), "tcp", a.at(a.port))
 	if err != nil {
 		a.Fatal(err)
 	}
@@ -304,7 +303,7 @@ func (a *admission) spread(ports ...int) {
 			if err != nil {
 				return
 			}
-			conns.Go(func() { pipe(ctx, in, "127.0.0.1:"+strconv.Itoa(ports[i%len(ports)])) })
+			conns.Go(func() { pipe(ctx, in, a.at(ports[i%len(ports)])) })
 		}
 	})
 	a.Cleanup(func() {
