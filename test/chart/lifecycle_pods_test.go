@@ -160,11 +160,11 @@ func TestPodsWhatUninstallingLeavesIsTakenUpAgain(t *testing.T) {
 func TestPodsRenderedAndApplied(t *testing.T) {
 	r, address := serving(t)
 	restoreAfter(r)
-	tags, err := r.Tags()
+	images, err := r.Images(r.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	manifest := helmDo(r, append([]string{"template", release.Name, chart(r)}, tags...)...)
+	manifest := helmDo(r, append([]string{"template", release.Name, chart(r)}, images...)...)
 	uninstall(r)
 	if _, err := r.Cluster.Kubectl(r.Context(), manifest, "apply", "--server-side", "-f", "-"); err != nil {
 		t.Fatal(err)
@@ -172,10 +172,10 @@ func TestPodsRenderedAndApplied(t *testing.T) {
 	settled(r)
 	traffic.Start(t, address, host).Stop(t)
 	// Helm takes over what is there only if it is told to.
-	if out, err := r.Release.Helm(r.Context(), append([]string{"install", release.Name, chart(r)}, tags...)...); err == nil || !strings.Contains(err.Error(), "exists and cannot be imported") {
+	if out, err := r.Release.Helm(r.Context(), append([]string{"install", release.Name, chart(r)}, images...)...); err == nil || !strings.Contains(err.Error(), "exists and cannot be imported") {
 		t.Errorf("Helm installed over what it did not make: %v\n%s", err, out)
 	}
-	helmDo(r, append([]string{"install", release.Name, chart(r), "--take-ownership", "--force-conflicts", "--wait", "--timeout", release.Patience.String()}, tags...)...)
+	helmDo(r, append([]string{"install", release.Name, chart(r), "--take-ownership", "--force-conflicts", "--wait", "--timeout", release.Patience.String()}, images...)...)
 	// kubectl stays an owner of every field, and would be in the way of what changes any.
 	uninstall(r)
 }

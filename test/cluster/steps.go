@@ -80,6 +80,28 @@ func (c Cluster) Give(ctx context.Context, img image.Image) error {
 	return nil
 }
 
+// Pin gives an image that the nodes have, by its full reference, the name that it has by
+// digest, and returns the digest: as if it had been pulled by that.
+func (c Cluster) Pin(ctx context.Context, name string) (digest string, err error) {
+	repository, _, _ := strings.Cut(name, ":")
+	for _, n := range c.nodes() {
+		list, err := c.ctr(ctx, n, nil, "images", "list", "name=="+name)
+		if err != nil {
+			return "", err
+		}
+		_, row, _ := strings.Cut(list, "\n") // below the heads of the columns
+		if fields := strings.Fields(row); len(fields) > 2 && strings.HasPrefix(fields[2], "sha256:") {
+			digest = fields[2] // the same on all: what is given to one is given to all
+		} else {
+			return "", fmt.Errorf("%s has no image %s: %q", n.Name(), name, list)
+		}
+		if _, err := c.ctr(ctx, n, nil, "images", "tag", "--force", name, repository+"@"+digest); err != nil {
+			return "", fmt.Errorf("name image %s of %s by its digest: %w", name, n.Name(), err)
+		}
+	}
+	return digest, nil
+}
+
 // Load imports OCI archives into all nodes. Pods that name them need the image pull policy
 // IfNotPresent.
 func (c Cluster) Load(ctx context.Context, archives ...string) error {

@@ -81,15 +81,17 @@ func (r Release) tag(name string) (string, error) {
 	return "dev-" + hex.EncodeToString(h.Sum(nil)[:6]), nil
 }
 
-// Tags are the arguments by which Helm has the chart name the images of Load.
-func (r Release) Tags() ([]string, error) {
-	var out []string
-	for value, name := range map[string]string{"controller": "aether-controller", "proxy": "aether-proxy"} {
-		tag, err := r.tag(name)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, "--set-string", "images."+value+".tag="+tag)
+// Images are the arguments by which Helm has the chart name the images of Load: the
+// controller's by digest, the proxy's by tag, so that pods run by both.
+func (r Release) Images(ctx context.Context) ([]string, error) {
+	proxy, err := r.tag("aether-proxy")
+	if err != nil {
+		return nil, err
 	}
-	return out, nil
+	controller, err := r.program("aether-controller")
+	if err != nil {
+		return nil, err
+	}
+	digest, err := r.Cluster.Pin(ctx, controller.Name)
+	return []string{"--set-string", "images.proxy.tag=" + proxy, "--set-string", "images.controller.digest=" + digest}, err
 }

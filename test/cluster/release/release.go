@@ -106,11 +106,11 @@ func (r Release) namespace(ctx context.Context) error {
 func (r Release) Install(ctx context.Context, name, chart string, args ...string) error {
 	all := []string{"upgrade", name, chart, "--install", "--wait", "--timeout", Patience.String()}
 	if name == Name {
-		tags, err := r.Tags()
+		images, err := r.Images(ctx)
 		if err != nil {
 			return err
 		}
-		all = append(all, tags...)
+		all = append(all, images...)
 		for _, file := range r.Values {
 			all = append(all, "--values", file)
 		}
