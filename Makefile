@@ -52,12 +52,19 @@ demo: build envoy ## show the product doing its job (KEEP=1 keeps it running)
 	@.build/demo $(if $(KEEP),-keep)
 
 .PHONY: test
-test: lint check-generate demo test-kubernetes $(RUNNER) ## everything, as root: lint, generated code, the demo, Kubernetes, all tests with a real Envoy
-	$(GOTESTSUM) -race -tags component $(TESTFLAGS) ./...
+test: lint check-generate demo apiserver-test $(RUNNER) ## everything, as root: lint, generated code, the demo, Kubernetes, all tests with a real Envoy
+	@mkdir -p .build/test
+	@nice $(MAKE) unit-and-component >.build/test/all.log 2>&1 & beside=$$!; trap 'kill $$beside 2>/dev/null' EXIT; \
+	  pods=0; $(MAKE) on-cluster || pods=$$?; \
+	  rest=0; wait $$beside || rest=$$?; trap - EXIT; cat .build/test/all.log; exit $$((pods | rest))
 
 .PHONY: unit
 unit: $(EMBEDDED) $(RUNNER) ## the tests that need nothing but Go
 	$(GOTESTSUM) -race $(TESTFLAGS) ./...
+
+.PHONY: unit-and-component
+unit-and-component: $(EMBEDDED) $(RUNNER) # both at once
+	$(GOTESTSUM) -race -tags component $(TESTFLAGS) ./...
 
 .PHONY: component
 component: build envoy $(RUNNER) ## the tests that need a real Envoy
@@ -152,11 +159,20 @@ cluster-programs: $(CLUSTER) ## build what it is made of into the cache (SPIRE=1
 # those that need Aether on the cluster of cluster-up. They share one network.
 CLUSTER_FILES := $(shell find . -name '*_cluster_test.go' -not -path './.build/*')
 PODS_FILES    := $(shell find . -name '*_pods_test.go' -not -path './.build/*')
-CLUSTER_TEST  := $(GO) test -count=1 -p 1 -timeout 30m -tags cluster $(TESTFLAGS)
+CLUSTER_TEST  := $(GO) test -count=1 -timeout 30m -tags cluster $(TESTFLAGS)
+# Those of the cluster itself see that nothing is left on the machine: nothing may be beside them.
+ALONE         := ./test/cluster/ ./test/cluster/machine/ ./test/cluster/network/
 
 .PHONY: cluster-test
-cluster-test: cluster-programs envoy $(EMBEDDED) ## the tests that need Kubernetes; no cluster may be up
-	$(CLUSTER_TEST) -skip '^TestPods' $(sort $(dir $(CLUSTER_FILES)))
+cluster-test: apiserver-test pods-and-spire-test ## the tests that need Kubernetes; no cluster may be up
+
+.PHONY: apiserver-test
+apiserver-test: cluster-programs envoy $(EMBEDDED) ## those of them that make what they need of it; no cluster may be up
+	$(CLUSTER_TEST) -p 1 $(ALONE)
+	$(CLUSTER_TEST) -p 2 -parallel 3 -skip '^TestPods' $(filter-out $(ALONE),$(sort $(dir $(CLUSTER_FILES))))
+
+.PHONY: pods-and-spire-test
+pods-and-spire-test:
 	@$(MAKE) cluster-up
 	@$(MAKE) pods-test
 	@$(MAKE) spire-test
@@ -164,7 +180,7 @@ cluster-test: cluster-programs envoy $(EMBEDDED) ## the tests that need Kubernet
 
 .PHONY: pods-test
 pods-test: ## those of them that need the cluster of cluster-up
-	$(CLUSTER_TEST) -run '^TestPods' $(sort $(dir $(PODS_FILES)))
+	$(CLUSTER_TEST) -p 1 -run '^TestPods' $(sort $(dir $(PODS_FILES)))
 
 # A target of its own: who runs the others need not build SPIRE.
 .PHONY: spire-test
@@ -187,9 +203,9 @@ conformance: cluster-up ## the Gateway API's conformance suite on the test clust
 	@$(GO) build -o .build/conform ./test/conform
 	@.build/conform -version '$(VERSION)' -runs $(RUNS) -report $(REPORT) -run '$(TESTS)'
 
-# The report that is kept is that of a run of its own.
-.PHONY: test-kubernetes
-test-kubernetes: cluster-test ## everything that needs Kubernetes, conformance among it; no cluster may be up
+# What needs pods, conformance among it. The report that is kept is that of a run of its own.
+.PHONY: on-cluster
+on-cluster: pods-and-spire-test
 	@$(MAKE) conformance RUNS=1 REPORT=.build/conformance/report.yaml
 	@$(MAKE) cluster-down
 
