@@ -197,7 +197,7 @@ func TestTheSameAgainIsNoChange(t *testing.T) {
 	a.give(same)
 	a.give(ca.svid(t, 2, hour(), []authority{ca}, name)) // after it, the one before has been seen
 	r.awaitChange()
-	if n := strings.Count(r.log.String(), "webhook certificate from SPIRE"); n != 2 {
+	if n := strings.Count(r.log.String(), `msg="webhook certificate from SPIRE"`); n != 2 {
 		t.Errorf("%d certificates were told of, want 2:\n%s", n, r.log)
 	}
 }
