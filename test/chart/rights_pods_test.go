@@ -4,6 +4,7 @@ package chart_test
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -116,9 +117,13 @@ func TestPodsTheAuthorityOfOthers(t *testing.T) {
 		}
 		return "nobody says that the Secret is not there:\n" + log
 	})
-	if ready := r.System("get", "deployment", "aether-controller", "--output=jsonpath={.status.updatedReplicas} {.status.conditions[?(@.type==\"Progressing\")].reason}"); ready != "1 ReplicaSetUpdated" {
-		t.Errorf("without an authority the new controller is %q", ready)
-	}
+	r.Eventually(func(context.Context) string { // the Deployment's status comes after its pod's
+		ready := r.System("get", "deployment", "aether-controller", "--output=jsonpath={.status.updatedReplicas} {.status.conditions[?(@.type==\"Progressing\")].reason}")
+		if ready == "1 ReplicaSetUpdated" {
+			return ""
+		}
+		return fmt.Sprintf("without an authority the new controller is %q", ready)
+	})
 	if _, err := r.Cluster.Kubectl(r.Context(), manifest, "create", "-f", "-"); err != nil {
 		t.Fatal(err)
 	}
