@@ -39,6 +39,10 @@ const (
 	clientBurst = 1000
 )
 
+// statusManager and the release namespace are who writes statuses: what is on record of that
+// tells what one release wrote from what another did.
+const statusManager = "aether-controller/"
+
 // clientConfig is that of the file, or of the pod if there is none.
 func clientConfig(file string) (*rest.Config, error) {
 	if file == "" {
@@ -68,7 +72,7 @@ func (c *controller) kubernetes() (platform, error) {
 	if err != nil {
 		return platform{}, fmt.Errorf("--shared-proxy-selector: %w", err)
 	}
-	sink, err := statuskube.New(statuskube.Config{Client: config, ControllerName: controllerName})
+	sink, err := statuskube.New(statuskube.Config{Client: config, ControllerName: controllerName, FieldManager: statusManager + c.f.releaseNamespace})
 	if err != nil {
 		return platform{}, err
 	}

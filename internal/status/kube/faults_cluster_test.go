@@ -95,7 +95,7 @@ func TestStatusesAreWrittenByAnAPIServerInTrouble(t *testing.T) {
 		}
 		return true
 	})
-	sink, err := kube.New(kube.Config{Client: config, ControllerName: ours})
+	sink, err := kube.New(kube.Config{Client: config, ControllerName: ours, FieldManager: manager})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
 // Package kube writes statuses to the Kubernetes API. It touches only what is ours: the
-// entries of our controller, and conditions of the types that we know. An object that is
-// already as it should be is read and not written.
+// entries of our controller, conditions of the types that we know, and of a Gateway that is
+// ours no more what nobody wrote but us. An object that is already as it should be is read and not written.
 package kube
 
 import (
@@ -34,11 +34,13 @@ const (
 type Config struct {
 	Client         *rest.Config // its rights: get on the kinds that have a status, update on their status
 	ControllerName string       // whose entries are ours
+	FieldManager   string       // as whom we write, up to 128 characters: no other program and no other release does
 }
 
 // Sink writes statuses to the API. It is safe for concurrent use.
 type Sink struct {
 	controller gatewayv1.GatewayController
+	manager    string
 	kinds      map[object.Kind]kind
 	clients    map[object.Kind]rest.Interface
 }
@@ -72,14 +74,14 @@ func (s *Sink) Has(k object.Kind) bool {
 
 // New checks c. It does not call the API.
 func New(c Config) (*Sink, error) {
-	if c.Client == nil || c.ControllerName == "" {
-		return nil, errors.New("a sink of statuses needs a client configuration and a controller name")
+	if c.Client == nil || c.ControllerName == "" || c.FieldManager == "" {
+		return nil, errors.New("a sink of statuses needs a client configuration, a controller name and a field manager")
 	}
 	scheme := runtime.NewScheme()
 	if err := errors.Join(gatewayv1.Install(scheme), configv1.AddToScheme(scheme)); err != nil {
 		return nil, err
 	}
-	s := &Sink{controller: gatewayv1.GatewayController(c.ControllerName), kinds: described(), clients: map[object.Kind]rest.Interface{}}
+	s := &Sink{controller: gatewayv1.GatewayController(c.ControllerName), manager: c.FieldManager, kinds: described(), clients: map[object.Kind]rest.Interface{}}
 	for kind, at := range s.kinds {
 		gv := at.resource.GroupVersion()
 		one := rest.CopyConfig(c.Client)
@@ -162,7 +164,7 @@ func (s *Sink) change(ctx context.Context, k object.Key, uid types.UID, edit fun
 		if object.Alike(before, now) {
 			return false, nil
 		}
-		err = request(client.Put()).SubResource("status").Body(now).Do(ctx).Error()
+		err = request(client.Put()).SubResource("status").VersionedParams(&metav1.UpdateOptions{FieldManager: s.manager}, metav1.ParameterCodec).Body(now).Do(ctx).Error()
 		switch {
 		case err == nil:
 			return true, nil

@@ -76,7 +76,7 @@ func newRig(t *testing.T) rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sink, err := kube.New(kube.Config{Client: server.Config, ControllerName: ours})
+	sink, err := kube.New(kube.Config{Client: server.Config, ControllerName: ours, FieldManager: manager})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,5 +245,96 @@ func TestTwoWritersOfOneListLoseNothing(t *testing.T) {
 	last := fmt.Sprint(rounds - 1)
 	if got := r.messages(); got[ours] != last || got[other] != last {
 		t.Errorf("entries %v, want %s of both", got, last)
+	}
+}
+
+// A Gateway that has gone over to another controller keeps what that one has said of it, and
+// nothing of what we had. What is left is nothing of ours, so it is not written again.
+func TestAGatewayThatIsOursNoMoreKeepsOnlyWhatOthersWrote(t *testing.T) {
+	r := newRig(t)
+	const gateway = `
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: web, namespace: default}
+spec: {gatewayClassName: ours, listeners: [{name: http, port: 80, protocol: HTTP}, {name: other, port: 81, protocol: HTTP}]}
+`
+	if _, err := r.server.Kubectl(t.Context(), gateway, "create", "-f", "-"); err != nil {
+		t.Fatal(err)
+	}
+	web := object.Key{Kind: object.Gateway, Namespace: "default", Name: "web"}
+	get := func() *gatewayv1.Gateway {
+		t.Helper()
+		var out gatewayv1.Gateway
+		if err := r.client.Get().Namespace("default").Resource("gateways").Name("web").Do(t.Context()).Into(&out); err != nil {
+			t.Fatal(err)
+		}
+		return &out
+	}
+	condition := func(kind, reason string, generation int64) metav1.Condition {
+		return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason, ObservedGeneration: generation, LastTransitionTime: metav1.NewTime(time.Now().Truncate(time.Second))}
+	}
+	listener := func(name gatewayv1.SectionName, generation int64) gatewayv1.ListenerStatus {
+		return gatewayv1.ListenerStatus{Name: name, SupportedKinds: []gatewayv1.RouteGroupKind{}, Conditions: []metav1.Condition{condition("Accepted", "Accepted", generation)}}
+	}
+	address := gatewayv1.GatewayStatusAddress{Value: "192.0.2.1"}
+	said := &gatewayv1.GatewayStatus{
+		Addresses:  []gatewayv1.GatewayStatusAddress{address},
+		Conditions: []metav1.Condition{condition("Accepted", "Accepted", 1), condition("Programmed", "Programmed", 1)},
+		Listeners:  []gatewayv1.ListenerStatus{listener("http", 1), listener("other", 1)},
+	}
+	uid := get().UID
+	if r.sink.HasOurs(get()) {
+		t.Error("of a new Gateway something is ours")
+	}
+	if wrote, err := r.sink.Write(t.Context(), status.Document{Key: web, UID: uid, Generation: 1, Status: said}); err != nil || !wrote {
+		t.Fatalf("written %t, %v", wrote, err)
+	}
+	if !r.sink.HasOurs(get()) {
+		t.Fatal("of what we wrote nothing is ours")
+	}
+
+	// The other has described one condition and one listener so far.
+	moved := get()
+	moved.Spec.GatewayClassName = "theirs"
+	put := func(subresource ...string) {
+		t.Helper()
+		if err := r.client.Put().Namespace("default").Resource("gateways").Name("web").SubResource(subresource...).Body(moved).Do(t.Context()).Into(moved); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put()
+	moved.Status.Conditions[0].ObservedGeneration, moved.Status.Listeners[0].Conditions[0].ObservedGeneration = 2, 2
+	put("status")
+	if err := r.sink.Remove(t.Context(), web, uid); err != nil {
+		t.Fatal(err)
+	}
+	now := get()
+	if len(now.Status.Conditions) != 1 || now.Status.Conditions[0].Type != "Accepted" || len(now.Status.Listeners) != 1 || now.Status.Listeners[0].Name != "http" || len(now.Status.Addresses) != 0 {
+		t.Errorf("left is %+v", now.Status)
+	}
+	if r.sink.HasOurs(now) {
+		t.Errorf("something is still ours: %+v", now.ManagedFields)
+	}
+
+	// Nobody else describes the next: the API server says again that a controller is waited for.
+	if wrote, err := r.sink.Write(t.Context(), status.Document{Key: web, UID: uid, Generation: 2, Status: said}); err != nil || !wrote {
+		t.Fatalf("written %t, %v", wrote, err)
+	}
+	if _, err := r.server.Kubectl(t.Context(), "", "delete", "gateway", "web"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.server.Kubectl(t.Context(), gateway, "create", "-f", "-"); err != nil {
+		t.Fatal(err)
+	}
+	uid = get().UID
+	if wrote, err := r.sink.Write(t.Context(), status.Document{Key: web, UID: uid, Generation: 1, Status: said}); err != nil || !wrote {
+		t.Fatalf("written %t, %v", wrote, err)
+	}
+	if err := r.sink.Remove(t.Context(), web, uid); err != nil {
+		t.Fatal(err)
+	}
+	now = get()
+	if len(now.Status.Conditions) != 2 || now.Status.Conditions[0].Reason != "Pending" || now.Status.Listeners != nil || now.Status.Addresses != nil || r.sink.HasOurs(now) {
+		t.Errorf("left is %+v, ours %t", now.Status, r.sink.HasOurs(now))
 	}
 }

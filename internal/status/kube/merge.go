@@ -19,10 +19,14 @@ func (s *Sink) Shows(o object.Object, d status.Document) bool {
 	return ok && s.merge(now, d.Status) == nil && object.Alike(o, now)
 }
 
-// HasOurs reports whether an object's status has anything of ours that is to go with what
-// it is said of: entries, in lists that have those of other controllers too.
+// HasOurs reports whether an object's status has anything of ours that is to go when there is
+// nothing to be said of it any more. The object is not changed.
 func (s *Sink) HasOurs(o object.Object) bool {
 	switch o := o.(type) {
+	case *gatewayv1.Gateway:
+		return clearGateway(o.Status.DeepCopy(), fieldsOf(o, s.manager))
+	case *gatewayv1.ListenerSet:
+		return clearSet(o.Status.DeepCopy(), fieldsOf(o, s.manager))
 	case *gatewayv1.HTTPRoute:
 		return slices.ContainsFunc(o.Status.Parents, func(p gatewayv1.RouteParentStatus) bool { return p.ControllerName == s.controller })
 	case *gatewayv1.BackendTLSPolicy:
@@ -99,21 +103,19 @@ func (s *Sink) merge(o object.Object, wanted any) error {
 	return nil
 }
 
-// clear takes what is ours out of a status that other controllers write too, and reports
-// whether there was anything. A Gateway that is another class's now is its controller's
-// to describe.
-func (s *Sink) clear(o object.Object) bool {
+// clear takes what is ours out of a status that other controllers write too, be it that a
+// Gateway is of another class now.
+func (s *Sink) clear(o object.Object) {
 	switch o := o.(type) {
+	case *gatewayv1.Gateway:
+		clearGateway(&o.Status, fieldsOf(o, s.manager))
+	case *gatewayv1.ListenerSet:
+		clearSet(&o.Status, fieldsOf(o, s.manager))
 	case *gatewayv1.HTTPRoute:
-		before := len(o.Status.Parents)
 		o.Status.Parents = mergeEntries(s, o.Status.Parents, nil, maxParents, parent)
-		return len(o.Status.Parents) != before
 	case *gatewayv1.BackendTLSPolicy:
-		before := len(o.Status.Ancestors)
 		o.Status.Ancestors = mergeEntries(s, o.Status.Ancestors, nil, maxAncestors, ancestor)
-		return len(o.Status.Ancestors) != before
 	}
-	return false
 }
 
 // entry is what routes and policies have of each parent: who wrote it, about what.

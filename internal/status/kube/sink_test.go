@@ -16,6 +16,8 @@ import (
 	"aether.io/aether/internal/status/kube"
 )
 
+const manager = "aether-controller/aether-system"
+
 // What is wrong with an object is told in its status above all when it is what it is written as that
 // cannot be read.
 func TestAMeshConfigThatCannotBeReadHasAStatus(t *testing.T) {
@@ -38,7 +40,7 @@ func TestAMeshConfigThatCannotBeReadHasAStatus(t *testing.T) {
 			"spec":{"proxy":{"accessLogSuccessSampleRate":"ten"}}}`)
 	}))
 	defer api.Close()
-	sink, err := kube.New(kube.Config{Client: &rest.Config{Host: api.URL}, ControllerName: "config.aether.io/gateway-controller"})
+	sink, err := kube.New(kube.Config{Client: &rest.Config{Host: api.URL}, ControllerName: "config.aether.io/gateway-controller", FieldManager: manager})
 	if err != nil {
 		t.Fatal(err)
 	}
