@@ -13,6 +13,7 @@ import (
 
 	"aether.io/aether/internal/attest/owner"
 	cakube "aether.io/aether/internal/ca/kube"
+	"aether.io/aether/internal/event"
 	"aether.io/aether/internal/object"
 	"aether.io/aether/internal/pipeline"
 	"aether.io/aether/internal/provision/pod"
@@ -126,4 +127,14 @@ func (c *controller) trustedInVain() []string {
 	}
 	needed := c.trusting()
 	return slices.DeleteFunc(c.bundles.list(), func(ns string) bool { return slices.Contains(needed, ns) })
+}
+
+// trustTaken tells of the namespaces in which a ConfigMap of somebody else is where the trust
+// bundle is to be.
+func (c *controller) trustTaken(namespaces []string) {
+	for _, ns := range c.problems.setTrust(namespaces) {
+		for _, gw := range c.pipeline.DedicatedIn(ns) {
+			c.warn(event.Regarding(gw), reasonTrustTaken, trustTaken)
+		}
+	}
 }

@@ -24,6 +24,7 @@ const (
 	// The reasons of Events.
 	reasonRejected    = "BootstrapRejected"
 	reasonQuarantined = "Quarantined"
+	reasonTrustTaken  = "TrustBundleNotOurs"
 )
 
 // makeEvents has Events written to the API as this replica.

@@ -105,7 +105,9 @@ func (c *controller) kubernetes() (platform, error) {
 	if err != nil {
 		return platform{}, err
 	}
-	bundle, err := cakube.NewBundle(cakube.BundleConfig{Client: config, Namespaces: c.trusting, Spent: c.trustedInVain})
+	bundle, err := cakube.NewBundle(cakube.BundleConfig{
+		Client: config, Home: c.f.releaseNamespace, Namespaces: c.trusting, Spent: c.trustedInVain, OnTaken: c.trustTaken,
+	})
 	if err != nil {
 		return platform{}, err
 	}

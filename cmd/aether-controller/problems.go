@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	cakube "aether.io/aether/internal/ca/kube"
 	"aether.io/aether/internal/journal"
 	"aether.io/aether/internal/logkey"
 	"aether.io/aether/internal/source"
@@ -33,6 +34,7 @@ type problems struct {
 	ca       []source.Problem          // at most one
 	lease    []source.Problem          // at most one
 	memory   map[string]source.Problem // of what is left to the next process, by place
+	trust    []source.Problem          // one for each place of a trust bundle that is taken
 }
 
 // set takes what is wrong with the source.
@@ -163,9 +165,41 @@ func (p *problems) setMemory(place string, err error) {
 	p.memory[place] = now
 }
 
+// trustTaken is what is wrong where a ConfigMap of somebody else is in the trust bundle's place.
+const trustTaken = "ConfigMap " + cakube.BundleName + " was not made by Aether and is left alone: proxies of dedicated Gateways in this namespace trust what it says, " +
+	"and those that start cannot join. Delete it, and it is made anew"
+
+// setTrust takes the namespaces in which the trust bundle's place is taken, and returns those that
+// are new among them.
+func (p *problems) setTrust(namespaces []string) (fresh []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	before := map[string]source.Problem{}
+	for _, old := range p.trust {
+		before[old.Object] = old
+	}
+	p.trust = nil
+	for _, ns := range namespaces {
+		at := "ConfigMap/" + ns + "/" + cakube.BundleName
+		now, known := before[at]
+		delete(before, at)
+		if !known {
+			fresh = append(fresh, ns)
+			now = source.Problem{Severity: source.Warning, Object: at, Message: trustTaken, Since: time.Now()}
+			p.moments.Add(time.Now(), journal.Problem, now.String(), now)
+			p.log.Warn("the trust bundle cannot be published", logkey.Object, at, logkey.Reason, trustTaken)
+		}
+		p.trust = append(p.trust, now)
+	}
+	for _, at := range slices.Sorted(maps.Keys(before)) {
+		p.moments.Add(time.Now(), journal.Mended, at+": nothing is wrong with it any more", nil)
+	}
+	return fresh
+}
+
 func (p *problems) get() []source.Problem {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	memory := slices.SortedFunc(maps.Values(p.memory), func(a, b source.Problem) int { return strings.Compare(a.Object, b.Object) })
-	return slices.Concat([]source.Problem{}, p.ca, p.lease, memory, p.manifest)
+	return slices.Concat([]source.Problem{}, p.ca, p.lease, p.trust, memory, p.manifest)
 }

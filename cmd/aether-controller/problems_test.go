@@ -145,3 +145,23 @@ func TestALeaseThatCannotBeWrittenIsAProblemUntilItCan(t *testing.T) {
 		t.Errorf("of what is well it says %+v", got)
 	}
 }
+
+func TestATrustBundleWhosePlaceIsTakenIsToldOnce(t *testing.T) {
+	p := newProblems()
+	for _, step := range []struct{ taken, fresh []string }{
+		{[]string{"a", "b"}, []string{"a", "b"}},
+		{[]string{"a", "b"}, nil},
+		{[]string{"b", "c"}, []string{"c"}},
+		{nil, nil},
+	} {
+		if fresh := p.setTrust(step.taken); !slices.Equal(fresh, step.fresh) {
+			t.Errorf("of %v new are %v, want %v", step.taken, fresh, step.fresh)
+		}
+		if list := p.get(); len(list) != len(step.taken) {
+			t.Errorf("of %v problems are %v", step.taken, list)
+		}
+	}
+	if got := strings.Join(p.kinds(), "\n"); strings.Count(got, "problem ") != 3 || strings.Count(got, "mended ") != 3 {
+		t.Errorf("told:\n%s", got)
+	}
+}

@@ -4,6 +4,7 @@ package kube_test
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"log/slog"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	"aether.io/aether/internal/ca"
 	"aether.io/aether/internal/ca/kube"
 	"aether.io/aether/internal/spiffeid"
+	"aether.io/aether/internal/svid"
 	"aether.io/aether/test/cluster/apiserver"
 )
 
@@ -175,5 +177,45 @@ func TestAnExternalCAIsNeverMade(t *testing.T) {
 	r.ready(a)
 	if string(a.Roots().PEM()) != string(other.Roots().PEM()) {
 		t.Error("it does not use what was made")
+	}
+}
+
+// Who made a ConfigMap is what the API server has on record, whatever became of it since.
+func TestATrustBundleIsPutRightWhereItIsOursAndNowhereElse(t *testing.T) {
+	r := newRig(t)
+	if _, err := r.server.Kubectl(t.Context(), "", "-n", "kube-system", "create", "configmap", kube.BundleName, "--from-literal=ca.crt=theirs"); err != nil {
+		t.Fatal(err)
+	}
+	bundle, err := kube.NewBundle(kube.BundleConfig{Client: r.server.Config, Namespaces: func() []string { return []string{"kube-public", "kube-system"} }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := svid.NewBundle(&x509.Certificate{Raw: []byte("root")})
+	publish := func() {
+		t.Helper()
+		if err := bundle.Publish(t.Context(), roots); err != nil {
+			t.Fatal(err)
+		}
+	}
+	content := func(ns string) string {
+		t.Helper()
+		m, err := r.core.ConfigMaps(ns).Get(t.Context(), kube.BundleName, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m.Data[kube.BundleKey]
+	}
+	publish()
+	for _, edit := range []string{`{"data":{"ca.crt":"nonsense"}}`, `{"data":null}`, `{"metadata":{"labels":null}}`, `{"data":{"ca.crt":"nonsense"}}`} {
+		if _, err := r.server.Kubectl(t.Context(), "", "-n", "kube-public", "patch", "configmap", kube.BundleName, "--type=merge", "-p", edit); err != nil {
+			t.Fatal(err)
+		}
+		publish()
+		if got := content("kube-public"); got != string(roots.PEM()) {
+			t.Errorf("after %s ours is %q", edit, got)
+		}
+	}
+	if got := content("kube-system"); got != "theirs" {
+		t.Errorf("theirs became %q", got)
 	}
 }
