@@ -14,15 +14,18 @@ import (
 	gospiffeid "github.com/spiffe/go-spiffe/v2/spiffeid"
 
 	"aether.io/aether/internal/atomicfile"
+	"aether.io/aether/internal/delivery"
 	"aether.io/aether/internal/discovery/client"
 	"aether.io/aether/internal/discovery/health"
 	"aether.io/aether/internal/discovery/identity"
 	"aether.io/aether/internal/drain"
+	"aether.io/aether/internal/envoy"
 	"aether.io/aether/internal/envoy/bootstrap"
 	"aether.io/aether/internal/envoyadmin"
 	"aether.io/aether/internal/inspect"
 	"aether.io/aether/internal/journal"
 	"aether.io/aether/internal/port"
+	"aether.io/aether/internal/resource"
 	"aether.io/aether/internal/run"
 	"aether.io/aether/internal/scope"
 	"aether.io/aether/internal/scrape"
@@ -42,6 +45,7 @@ type proxy struct {
 	moments *journal.Journal
 
 	admin    *envoyadmin.Client
+	delivery *delivery.Watch
 	xds      *xds.Server
 	identity *identity.Source
 	stream   *client.Client
@@ -52,7 +56,7 @@ type proxy struct {
 //
 //	controller ══ identity (SVID) ══► client ──updates──► xds ──► Envoy
 //	                                  client ◄──answers── xds ◄── Envoy
-//	                                                    drain ──► Envoy's admin
+//	                                  client ◄─checks── delivery, drain ──► Envoy's admin
 //
 // and tells journal, inspection, kubelet and scrapers what happens.
 func serve(ctx context.Context, f flags, log *slog.Logger) error {
@@ -69,6 +73,9 @@ func serve(ctx context.Context, f flags, log *slog.Logger) error {
 		return err
 	}
 	if p.identity, err = newIdentity(f, p.moments, log, p.metrics); err != nil {
+		return err
+	}
+	if p.delivery, err = delivery.New(delivery.Config{Envoy: p.admin, Exporting: p.exports, Log: log, Registerer: p.metrics}); err != nil {
 		return err
 	}
 	if err := p.makeStream(subscription); err != nil {
@@ -90,8 +97,14 @@ func serve(ctx context.Context, f flags, log *slog.Logger) error {
 		{Name: "local xDS server", Run: p.xds.Run},
 		{Name: "identity", Run: p.identity.Run},
 		{Name: "discovery stream", Run: p.stream.Run},
+		{Name: "delivery of telemetry", Run: p.delivery.Run},
 		{Name: "drain", Run: p.drain.Run},
 	}, ports...)...)
+}
+
+// exports reports whether Envoy has a collector: of its bootstrap, or of the controller.
+func (p *proxy) exports() bool {
+	return p.f.collector() != nil || p.xds.Holds(resource.Name{TypeURL: envoy.ClusterType, Name: envoy.CollectorName})
 }
 
 func (p *proxy) makeStream(subscription scope.Scope) error {
@@ -99,7 +112,7 @@ func (p *proxy) makeStream(subscription scope.Scope) error {
 	var err error
 	p.stream, err = client.New(client.Config{
 		Endpoint: p.f.endpoint, Identity: p.identity, Applier: p.xds, Scope: subscription, NodeID: p.f.proxyID,
-		BuildVersion: build.Version, BuildRevision: build.Revision, Log: p.log, Registerer: p.metrics,
+		BuildVersion: build.Version, BuildRevision: build.Revision, Watch: p.delivery, Log: p.log, Registerer: p.metrics,
 		OnState: func(s health.State) {
 			p.moments.Add(time.Now(), journal.State, fmt.Sprintf("proxy %s %s", s.State, s.Reason), s)
 		},

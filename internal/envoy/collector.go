@@ -95,6 +95,8 @@ func (c Collector) Cluster(name string) (*clusterv3.Cluster, error) {
 				HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: wire.SocketAddress(c.Host, c.Port)}},
 			}}}},
 		},
+		// The only ones that know an error of gRPC, which has the status 200, from an answer.
+		TrackClusterStats: &clusterv3.TrackClusterStats{PerEndpointStats: true},
 		CircuitBreakers: &clusterv3.CircuitBreakers{Thresholds: []*clusterv3.CircuitBreakers_Thresholds{{
 			MaxPendingRequests: wrapperspb.UInt32(maxCollectorRequests),
 			MaxRequests:        wrapperspb.UInt32(maxCollectorRequests),

@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"syscall"
@@ -81,6 +82,23 @@ func (c *Client) Connections(ctx context.Context) (int, error) {
 		sum += n
 	}
 	return sum, lines.Err()
+}
+
+// Counters is those counters and gauges that are not 0 and whose names a regular expression
+// matches, by name. What has another value than a whole number is left out.
+func (c *Client) Counters(ctx context.Context, filter string) (map[string]uint64, error) {
+	text, err := c.ask(ctx, http.MethodGet, "/stats?usedonly&filter="+url.QueryEscape(filter))
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]uint64{}
+	for line := range strings.Lines(string(text)) {
+		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
+		if n, err := strconv.ParseUint(value, 10, 64); err == nil && n > 0 {
+			out[name] = n
+		}
+	}
+	return out, nil
 }
 
 // ofListener tells the gauge of a listener from those of its workers, of the admin

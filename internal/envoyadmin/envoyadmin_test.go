@@ -3,6 +3,7 @@ package envoyadmin_test
 import (
 	"bytes"
 	"errors"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -82,5 +83,18 @@ func TestAnEnvoyThatDoesNotRunIsAbsent(t *testing.T) {
 	huge := start(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(strings.Repeat("x", 2<<20))) })
 	if _, err := huge.Connections(t.Context()); err == nil {
 		t.Error("an answer without bounds was read")
+	}
+}
+
+func TestCountersAreThoseThatCount(t *testing.T) {
+	c := start(t, func(w http.ResponseWriter, q *http.Request) {
+		if q.URL.Path != "/stats" || q.URL.Query().Get("filter") != `^a\.` {
+			t.Errorf("it asks %s", q.URL)
+		}
+		_, _ = w.Write([]byte("a.b: 3\na.c: 0\na.d: P0(nan,1) P25(nan,1)\na.e: \"text\"\nodd\n[::1]: 7\n"))
+	})
+	got, err := c.Counters(t.Context(), `^a\.`)
+	if want := (map[string]uint64{"a.b": 3, "[::1]": 7}); err != nil || !maps.Equal(got, want) {
+		t.Errorf("got %v, %v; want %v", got, err, want)
 	}
 }

@@ -59,6 +59,16 @@ type Check struct {
 	Since  time.Time `json:"since"`
 }
 
+// The states of a Check.
+const (
+	CheckOK     = "ok"
+	CheckFailed = "failed"
+)
+
+// CheckTelemetry is the Check of whether what a proxy's Envoy exports arrives at the
+// collector. It is there only once something of that is known.
+const CheckTelemetry = "telemetry"
+
 // The reasons for which a proxy is a laggard.
 const (
 	LagNotConnected = "Disconnected"

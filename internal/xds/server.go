@@ -162,6 +162,20 @@ func (s *Server) Held() resource.Held {
 	return resource.Held{Version: rec.Version, Resources: rs, Refused: rec.Refused, Mark: rec.Mark}
 }
 
+// Holds reports whether Held has a resource of that name, and false until Run has read the
+// last-good store.
+func (s *Server) Holds(name resource.Name) bool {
+	select {
+	case <-s.restored:
+	default:
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, held := s.image.Resources[name]
+	return held
+}
+
 // Observe returns a channel that receives when Observed has changed. It is for one
 // reader; changes that it is late for are one.
 func (s *Server) Observe() <-chan struct{} { return s.pulse }

@@ -70,6 +70,13 @@ const (
 	MeshConfigReasonRejected      = "Rejected"
 	MeshConfigReasonUnknownFields = "UnknownFields"
 	MeshConfigReasonNone          = "None"
+
+	MeshConfigReasonCollectorUnreachable  = "CollectorUnreachable"
+	MeshConfigReasonCollectorNotVerified  = "CollectorNotVerified"
+	MeshConfigReasonCollectorNotAnswering = "CollectorNotAnswering"
+	MeshConfigReasonCollectorRefuses      = "CollectorRefuses"
+	MeshConfigReasonCollectorOverloaded   = "CollectorOverloaded"
+	MeshConfigReasonCollectorCAMissing    = "CollectorCAMissing"
 )
 
 // MeshConfigStatus is what was observed of a MeshConfig.

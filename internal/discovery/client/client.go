@@ -19,6 +19,7 @@ import (
 	"aether.io/aether/internal/discovery/dial"
 	"aether.io/aether/internal/discovery/health"
 	"aether.io/aether/internal/discovery/identity"
+	"aether.io/aether/internal/fleet"
 	"aether.io/aether/internal/resource"
 	"aether.io/aether/internal/scope"
 )
@@ -39,6 +40,13 @@ type Applier interface {
 	Observed() resource.Observed
 }
 
+// Watch is another part of the proxy, whose checks are told with the client's own.
+type Watch interface {
+	Checks() []fleet.Check
+	// Observe is one channel for the Watch's life, with room for one pulse: Checks may have changed.
+	Observe() <-chan struct{}
+}
+
 // Config says where to connect, as whom, and to what. Endpoint, Identity, Applier, Scope
 // and NodeID are required.
 type Config struct {
@@ -55,6 +63,8 @@ type Config struct {
 	FirstWord time.Duration // from connecting to the first message; default 30 s
 	SkewRenew time.Duration // between renewals while the wire version differs; default 10 min
 	Healthy   time.Duration // of streaming that makes earlier failures forgotten; default 60 s
+
+	Watch Watch // nil: there is none
 
 	OnState    func(health.State)   // called by Run for each new state; must not block
 	OnLive     func(version string) // called by Run when Envoy has answered for a version; must not block
@@ -119,6 +129,10 @@ func (c *Client) Run(ctx context.Context) error {
 	defer cancel()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	var watched <-chan struct{} // nil: never receives
+	if c.cfg.Watch != nil {
+		watched = c.cfg.Watch.Observe()
+	}
 
 	// Exits: ctx is done.
 	for {
@@ -134,6 +148,7 @@ func (c *Client) Run(ctx context.Context) error {
 			v.settle(r)
 		case <-c.cfg.Applier.Observe():
 			v.observe()
+		case <-watched: // step publishes it
 		case <-identityChanged:
 			v.touched()
 		case <-timer.C:

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	discoveryv1 "aether.io/aether/api/discovery/v1"
 	"aether.io/aether/internal/discovery/client"
 	"aether.io/aether/internal/discovery/health"
+	"aether.io/aether/internal/fleet"
 	"aether.io/aether/internal/resource"
 	"aether.io/aether/internal/snapshot"
 	"aether.io/aether/internal/test/controller"
@@ -221,6 +223,41 @@ func TestAfterAWrongVersionEverythingIsReplaced(t *testing.T) {
 	}
 	if held := r.envoy.Held(); held.Version != version(b) || len(held.Resources) != 1 {
 		t.Errorf("held is %+v", held)
+	}
+}
+
+// watch is another part, which has one check.
+type watch struct {
+	check atomic.Pointer[fleet.Check]
+	pulse chan struct{}
+}
+
+func (w *watch) Checks() []fleet.Check {
+	if c := w.check.Load(); c != nil {
+		return []fleet.Check{*c}
+	}
+	return nil
+}
+
+func (w *watch) Observe() <-chan struct{} { return w.pulse }
+
+func TestChecksOfOtherPartsAreToldAndChangeNoState(t *testing.T) {
+	w := &watch{pulse: make(chan struct{}, 1)}
+	r := start(t, controller.New(t), newEnvoy(), func(c *client.Config) { c.Watch = w })
+	st := r.Next(t)
+	st.Snapshot(whole(1, res(t, "a", "1")))
+	st.Answer(t)
+	r.state(t, health.Ready, "")
+	since := time.Unix(1000, 0).UTC()
+	w.check.Store(&fleet.Check{Name: "other", State: health.Failed, Reason: "why", Since: since})
+	w.pulse <- struct{}{}
+	st.Status(t, "the other's check", func(m *discoveryv1.NodeStatus) bool {
+		return slices.ContainsFunc(m.GetChecks(), func(c *discoveryv1.Check) bool {
+			return c.GetName() == "other" && c.GetState() == health.Failed && c.GetReason() == "why" && c.GetSince().AsTime().Equal(since)
+		})
+	})
+	if code, s := readyz(t, r.client); code != http.StatusOK || s.State != health.Ready || len(s.Checks) != 5 {
+		t.Errorf("/readyz: %d, %+v", code, s)
 	}
 }
 

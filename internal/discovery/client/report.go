@@ -17,6 +17,10 @@ const reportEvery = 50 * time.Millisecond
 
 func (v *supervisor) facts() health.Facts {
 	id := v.cfg.Identity.Current()
+	var others []fleet.Check
+	if v.cfg.Watch != nil {
+		others = v.cfg.Watch.Checks()
+	}
 	return health.Facts{
 		Configured: v.observed.Configured,
 		Version:    v.observed.Version,
@@ -28,6 +32,7 @@ func (v *supervisor) facts() health.Facts {
 		Expired:    id != nil && id.ExpiredAt(v.cfg.Now()),
 		NoSVID:     v.cfg.Identity.Failure(),
 		NoStream:   v.trouble,
+		Others:     others,
 	}
 }
 

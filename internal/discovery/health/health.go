@@ -38,8 +38,8 @@ const (
 	CheckEnvoy         = "envoy"
 	CheckConfiguration = "configuration"
 
-	OK     = "ok"
-	Failed = "failed"
+	OK     = fleet.CheckOK
+	Failed = fleet.CheckFailed
 )
 
 // States lists the states.
@@ -66,6 +66,8 @@ type Facts struct {
 	Expired    bool  // the SVID
 	NoSVID     error // why the newest attempt gave no SVID
 	NoStream   error // why there is no stream
+
+	Others []fleet.Check // of other parts of the proxy, with dates of their own; the state does not follow from them
 }
 
 // reason is the first thing that is wrong, empty if nothing is.
@@ -108,6 +110,7 @@ func (s State) Next(f Facts, now time.Time) State {
 		}
 		next.Checks = append(next.Checks, c)
 	}
+	next.Checks = append(next.Checks, f.Others...)
 	return next
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"aether.io/aether/internal/discovery/health"
+	"aether.io/aether/internal/fleet"
 )
 
 func healthy() health.Facts {
@@ -22,6 +23,7 @@ func TestStateFollowsFromTheFacts(t *testing.T) {
 	}{
 		"all is well":                            {func(*health.Facts) {}, health.Ready, ""},
 		"refused resources alone do not degrade": {func(f *health.Facts) { f.Refused = 3 }, health.Ready, ""},
+		"what others check does not degrade":     {func(f *health.Facts) { f.Others = []fleet.Check{{Name: "other", State: health.Failed}} }, health.Ready, ""},
 		"nothing yet":                            {func(f *health.Facts) { *f = health.Facts{} }, health.NotReady, health.NoIdentity},
 		"an identity alone":                      {func(f *health.Facts) { *f = health.Facts{HasSVID: true} }, health.NotReady, health.Disconnected},
 		"a stream but no Envoy":                  {func(f *health.Facts) { f.Configured, f.Envoy = false, false }, health.NotReady, health.EnvoyDisconnected},
