@@ -160,7 +160,9 @@ func (c *controller) makeRouting() error {
 	c.world = world.New(world.Config{AckDeadline: c.f.ackDeadline, Log: c.log})
 	c.changes = changelog.New(c.world, c.moments, time.Now)
 	c.verdicts = newVerdicts(c.changes)
-	if c.statuses, err = status.New(status.Config{Observer: c.world, Sink: c.platform.sink, Pods: c.platform.pods, Sweep: c.platform.sweep, Log: c.log, Registerer: c.metrics}); err != nil {
+	if c.statuses, err = status.New(status.Config{
+		Observer: c.world, Sink: c.platform.sink, Pods: c.platform.pods, Grace: c.f.ackDeadline, Sweep: c.platform.sweep, Log: c.log, Registerer: c.metrics,
+	}); err != nil {
 		return err
 	}
 	if c.pipeline, err = pipeline.New(pipeline.Config{

@@ -25,6 +25,7 @@ const (
 	ReasonProgressing = "Progressing"
 	ReasonApplied     = "Applied"
 	ReasonRejected    = "Rejected"
+	ReasonPartlySeen  = "PartlySeen"
 )
 
 // cannotBind is in what Envoy says of a listener whose port it cannot have, whether it is

@@ -81,7 +81,7 @@ func (e *Engine) look() {
 	now := e.c.Now()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for k := range e.waiting {
+	for k := range e.waiting { // those that count are looked at when their numbers differ
 		if en := e.entries[k]; e.pulsed && len(en.marks) == 0 || en.late && now.Sub(en.from) >= en.patient {
 			e.dirty[k] = true
 		}
@@ -109,6 +109,7 @@ func (e *Engine) look() {
 			e.ready[rank(k.Kind)] = append(e.ready[rank(k.Kind)], k)
 		}
 	}
+	e.serve(now)
 	e.plan()
 }
 
@@ -129,6 +130,9 @@ func (e *Engine) adopt(k object.Key) *entry {
 	e.entries[k] = en
 	return en
 }
+
+// minorRank is the queue of those whose numbers alone are to be told.
+const minorRank = 2
 
 // rank is which queue objects of a kind are in: what a person watches while routes come by
 // the thousand does not wait for theirs.
@@ -172,6 +176,14 @@ func (e *Engine) plan() {
 			e.sooner(en.pace.next())
 		}
 	}
+	for _, t := range e.tallies {
+		if at := t.grows(); !at.IsZero() {
+			e.sooner(at)
+		}
+	}
+	if at, ok := e.serveAt(); ok {
+		e.sooner(at)
+	}
 	if e.told && !e.swept && !e.idle && e.flying == 0 { // else it is looked at when the last has ended
 		e.sooner(e.sweepAt)
 	}
@@ -204,7 +216,7 @@ func (e *Engine) pop() (object.Key, *entry) {
 		return object.Key{}, nil
 	}
 	for i, queue := range e.ready {
-		if len(queue) == 0 {
+		if len(queue) == 0 || i == minorRank && e.flying >= (e.c.InFlight+1)/2 { // there is room for what is urgent
 			continue
 		}
 		k := queue[0]
@@ -213,7 +225,6 @@ func (e *Engine) pop() (object.Key, *entry) {
 		}
 		en := e.entries[k]
 		en.queued = false
-		delete(e.dirty, k) // what is known now is looked at now
 		return k, en
 	}
 	return object.Key{}, nil
@@ -243,7 +254,23 @@ func (j *job) run(ctx context.Context, to Sink) {
 // prepare observes one object and returns what is to be written of it; nil: nothing.
 func (e *Engine) prepare(k object.Key, en *entry) *job {
 	e.mu.Lock()
-	wanted, before, since, reason, lack, added, marks := en.wanted, en.shown, en.since, e.held[k], e.lacks[k], maps.Clone(e.added[k]), en.marks
+	for { // left when all that it counts is counted
+		stale := e.staleScope(en)
+		if stale == nil {
+			break
+		}
+		e.mu.Unlock()
+		e.take([]scope.Scope{*stale})
+		e.mu.Lock()
+	}
+	delete(e.dirty, k) // what is known now is looked at now
+	wanted, before, reason, lack, added := en.wanted, en.shown, e.held[k], e.lacks[k], maps.Clone(e.added[k])
+	seen := seen{}
+	if counts(wanted) {
+		en.glance, en.looked = e.glance(k, en), true
+		seen.count = e.count(en)
+	}
+	glance := en.glance
 	e.mu.Unlock()
 	if before != nil && before.UID != wanted.UID {
 		before = nil // that was another object of the name
@@ -256,8 +283,11 @@ func (e *Engine) prepare(k object.Key, en *entry) *job {
 	open := settled
 	now := e.c.Now()
 	if wanted.Value != nil {
+		if !counts(wanted) {
+			seen.verdicts = e.verdicts(wanted)
+		}
 		var next any
-		next, open = observe(wanted, e.see(wanted, marks, since), reason, before)
+		next, open = observe(wanted, seen, reason, before)
 		without(next, lack)
 		with(next, wanted.UID, added)
 		stamp(next, before, now)
@@ -266,7 +296,7 @@ func (e *Engine) prepare(k object.Key, en *entry) *job {
 
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if awaits := open == awaited && len(marks) > 0; awaits != en.awaits {
+	if awaits := open == awaited && counts(wanted); awaits != en.awaits {
 		if en.awaits = awaits; awaits { // those who were settled may have been for long
 			en.from = now
 		}
@@ -282,26 +312,33 @@ func (e *Engine) prepare(k object.Key, en *entry) *job {
 		e.forget(k, en)
 		return nil
 	case holdBack:
+		e.settle(k, en, false)
 		e.sooner(en.from.Add(en.patient))
 		return nil
 	case e.idle:
+		e.settle(k, en, false)
 		return nil
 	}
 	news := doc == nil || en.written == nil || en.forced || !same(*en.written, *doc)
-	if news && doc != nil && en.written != nil && !en.forced && minor(*en.written, *doc) {
-		if calm := en.pace.calm(); now.Before(calm) {
-			return e.later(k, en, calm)
+	switch {
+	case news && doc != nil && en.written != nil && !en.forced && minor(*en.written, *doc):
+		if now.Before(en.pace.calm()) || !en.paid {
+			e.refund(en, false)
+			e.postpone(k, en, glance)
+			return nil
 		}
 		en.pace.told(now)
-	} else if news {
+	case news:
 		en.pace.changed(now)
-	}
-	switch peace := en.pace.peace(); {
-	case !news && !en.lost:
+	case !en.lost:
+		e.settle(k, en, false)
 		return nil
-	case !news && now.Before(peace):
-		return e.later(k, en, peace)
+	default:
+		if peace := en.pace.peace(); now.Before(peace) {
+			return e.later(k, en, peace)
+		}
 	}
+	e.settle(k, en, true)
 	j := &job{key: k, entry: en, doc: doc, uid: wanted.UID, lost: en.lost && !news, forced: en.forced}
 	en.lost, en.forced, en.busy, en.flight = false, false, true, doc
 	e.flying++
@@ -316,21 +353,11 @@ func (e *Engine) later(k object.Key, en *entry, at time.Time) *job {
 	return nil
 }
 
-// see observes what a status needs.
-func (e *Engine) see(wanted routing.Status, marks map[scope.Scope][]mark, changed time.Time) seen {
-	var out seen
-	if counts(wanted) {
-		out.count.concerned, out.count.refused = len(wanted.Live) > 0, wanted.Refused != ""
-		for _, r := range wanted.Live {
-			list := marks[r.Scope]
-			out.count.add(e.roll(r.Scope, r.Resources, list[len(list)-1].position), list, changed)
-		}
-		out.count.finish()
-		return out
-	}
-	out.verdicts = make([]fleet.Verdict, len(wanted.Live))
+// verdicts observes what a status needs that counts no proxies.
+func (e *Engine) verdicts(wanted routing.Status) []fleet.Verdict {
+	out := make([]fleet.Verdict, len(wanted.Live))
 	for i, r := range wanted.Live {
-		out.verdicts[i] = e.c.Observer.Verdict(r.Scope, r.Resources, r.Port)
+		out[i] = e.c.Observer.Verdict(r.Scope, r.Resources, r.Port)
 	}
 	return out
 }
@@ -364,7 +391,8 @@ func (e *Engine) finish(ctx context.Context, j *job) {
 			e.forget(j.key, en)
 		}
 	}
-	again := e.dirty[j.key] || e.retry[j.key] || !e.swept
+	_, waits := e.minors[j.key]
+	again := waits || e.dirty[j.key] || e.retry[j.key] || !e.swept
 	e.mu.Unlock()
 	if again {
 		e.poke()
@@ -379,6 +407,7 @@ func (e *Engine) finish(ctx context.Context, j *job) {
 func (e *Engine) forget(k object.Key, en *entry) {
 	delete(e.waiting, k)
 	delete(e.retry, k)
+	e.settle(k, en, false)
 	for s := range en.marks {
 		e.leave(s, k)
 	}

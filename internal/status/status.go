@@ -34,6 +34,7 @@ const comeback = 10
 const (
 	DefaultPatience = 500 * time.Millisecond
 	DefaultLull     = 20 * time.Millisecond
+	DefaultGrace    = 30 * time.Second
 	DefaultRetry    = time.Second
 	DefaultInFlight = 16
 )
@@ -75,9 +76,15 @@ type Config struct {
 	Patience time.Duration
 	// Lull is how long the engine does nothing after it was told of something: what
 	// proxies have to be sent comes first, and mostly there is more to be told soon.
-	Lull     time.Duration
-	Retry    time.Duration // before a write that failed is tried again, doubled each time up to ten times as much
-	InFlight int           // the most writes under way at a time
+	Lull time.Duration
+	// Grace is how long a proxy that has just begun is held against no status that counts it:
+	// the Ack deadline.
+	Grace time.Duration
+	// Elsewhere reports whether there are other controllers that proxies can be connected to; nil:
+	// never. Pulse tells when that changes.
+	Elsewhere func() bool
+	Retry     time.Duration // before a write that failed is tried again, doubled each time up to ten times as much
+	InFlight  int           // the most writes under way at a time
 	// Sweep removes what an earlier process left of objects that are not among keys. It is
 	// called when all are known, before anything is written, and again while it fails. Nil:
 	// such objects are Seen.
@@ -95,28 +102,31 @@ type Engine struct {
 	ended   chan struct{} // capacity 1: a write ended, so another may begin
 	born    time.Time
 
-	mu       sync.Mutex // guards what follows; never held while the sink or the observer is called
-	entries  map[object.Key]*entry
-	dirty    map[object.Key]bool // to be looked at
-	waiting  map[object.Key]bool // not live yet, or refused: looked at on each pulse
-	retry    map[object.Key]bool // writes that failed
-	users    map[resource.Name]map[object.Key]bool
-	ports    map[object.Key]bool // statuses that need a bound port
-	tallies  map[scope.Scope]*tally
-	held     map[object.Key]string
-	lacks    map[object.Key]condition.Problem   // of Gateways
-	added    map[object.Key]map[string]Addition // by type of condition
-	strays   map[object.Key]types.UID           // have something of ours, and no status
-	ready    [2][]object.Key                    // whose turn comes, each once; the first before the second
-	flying   int                                // writes under way
-	pulsed   bool
-	recounts bool      // as pulsed, for tallies
-	lookAt   time.Time // when to look, if nothing is told
-	told     bool      // there was an Update
-	idle     bool      // another replica writes
-	swept    bool      // or there is nothing to sweep
-	sweepAt  time.Time // not before
-	silence  silence
+	mu        sync.Mutex // guards what follows; never held while the sink or the observer is called
+	entries   map[object.Key]*entry
+	dirty     map[object.Key]bool // to be looked at
+	waiting   map[object.Key]bool // not live yet, or refused: looked at on each pulse
+	retry     map[object.Key]bool // writes that failed
+	users     map[resource.Name]map[object.Key]bool
+	ports     map[object.Key]bool // statuses that need a bound port
+	tallies   map[scope.Scope]*tally
+	held      map[object.Key]string
+	lacks     map[object.Key]condition.Problem   // of Gateways
+	added     map[object.Key]map[string]Addition // by type of condition
+	strays    map[object.Key]types.UID           // have something of ours, and no status
+	minors    map[object.Key]minority            // differ in numbers alone from what is written
+	ration    ration                             // of writes of those
+	ready     [3][]object.Key                    // whose turn comes, each once; the first before the second, the third has minors
+	flying    int                                // writes under way
+	elsewhere bool                               // proxies may be connected to other controllers
+	pulsed    bool
+	recounts  bool      // as pulsed, for tallies
+	lookAt    time.Time // when to look, if nothing is told
+	told      bool      // there was an Update
+	idle      bool      // another replica writes
+	swept     bool      // or there is nothing to sweep
+	sweepAt   time.Time // not before
+	silence   silence
 }
 
 // entry is what is known of one object. All of it is guarded by the engine's mutex.
@@ -127,6 +137,9 @@ type entry struct {
 	awaits  bool                   // what it counts is not what it will be
 	from    time.Time              // when patience began
 	patient time.Duration
+	looked  bool // glance is of when it was looked at last
+	glance  glance
+	paid    bool      // it has its share of the ration
 	late    bool      // there is something to write that patience holds back
 	shown   *Document // as it was observed last; nil: not yet
 	written *Document // nil: never written
@@ -149,6 +162,9 @@ func New(c Config) (*Engine, error) {
 	if c.Lull == 0 {
 		c.Lull = DefaultLull
 	}
+	if c.Grace == 0 {
+		c.Grace = DefaultGrace
+	}
 	if c.Retry == 0 {
 		c.Retry = DefaultRetry
 	}
@@ -163,7 +179,7 @@ func New(c Config) (*Engine, error) {
 	}
 	e := &Engine{
 		c: c, wake: make(chan struct{}, 1), ended: make(chan struct{}, 1), swept: c.Sweep == nil,
-		entries: map[object.Key]*entry{}, dirty: map[object.Key]bool{}, waiting: map[object.Key]bool{}, retry: map[object.Key]bool{},
+		entries: map[object.Key]*entry{}, dirty: map[object.Key]bool{}, waiting: map[object.Key]bool{}, retry: map[object.Key]bool{}, minors: map[object.Key]minority{},
 		users: map[resource.Name]map[object.Key]bool{}, tallies: map[scope.Scope]*tally{}, ports: map[object.Key]bool{}, held: map[object.Key]string{}, strays: map[object.Key]types.UID{},
 		added: map[object.Key]map[string]Addition{}, born: c.Now(),
 	}
@@ -347,7 +363,7 @@ func (e *Engine) Settled() bool {
 
 // pending is how many objects are to be looked at or written. The caller holds mu.
 func (e *Engine) pending() int {
-	return len(e.dirty) + len(e.retry) + len(e.ready[0]) + len(e.ready[1]) + e.flying
+	return len(e.dirty) + len(e.retry) + len(e.minors) + len(e.ready[0]) + len(e.ready[1]) + len(e.ready[2]) + e.flying
 }
 
 func (e *Engine) unwritten() float64 {

@@ -3,6 +3,7 @@ package status
 import (
 	"slices"
 	"strings"
+	"time"
 
 	configv1 "aether.io/aether/api/config/v1"
 	"aether.io/aether/internal/fleet"
@@ -10,6 +11,7 @@ import (
 	"aether.io/aether/internal/resource"
 	"aether.io/aether/internal/routing"
 	"aether.io/aether/internal/scope"
+	"aether.io/aether/internal/status/census"
 )
 
 // Pods knows which pods run proxies.
@@ -20,15 +22,32 @@ type Pods interface {
 
 // Some statuses count the proxies that run what they are about: all of them, not those only
 // that count for Programmed. Such a status stays open to what happens to proxies, also when
-// it is settled. So that answers about anything else cost it nothing, what is observed of
-// each scope is compared with what was observed before, once for all statuses.
+// it is settled. So that answers cost it next to nothing, the proxies of a scope are looked at
+// once for all statuses, and of each status only numbers are compared until they differ.
 
 // tally is one scope of which some statuses count the proxies.
 type tally struct {
 	users    map[object.Key]bool
 	names    []resource.Name // whose refusal is a refusal of what is counted
 	position uint64          // the newest of its users' marks
-	roll     []fleet.Member  // as it was when it was looked at last
+	census   *census.Census  // as it was when it was looked at last; nil: not yet
+}
+
+// stale reports whether there are marks that its census does not answer for.
+func (t *tally) stale() bool { return t.census == nil || t.census.Position() != t.position }
+
+// grown reports whether somebody who was new is so no more.
+func (t *tally) grown(now time.Time) bool {
+	at := t.grows()
+	return !at.IsZero() && !now.Before(at)
+}
+
+// grows is when that is; zero: nobody is new.
+func (t *tally) grows() time.Time {
+	if t.census == nil {
+		return time.Time{}
+	}
+	return t.census.Grows()
 }
 
 // mark is where something new of an object came to be in what the proxies of a scope are sent.
@@ -94,7 +113,7 @@ func (e *Engine) note(en *entry, s routing.Status, at map[scope.Scope]uint64) {
 			list = []mark{{0, at[r.Scope]}}
 		case s.Refused != "":
 		case len(list) == 0 || list[len(list)-1].generation != s.Generation || renewed:
-			list = thin(append(list, mark{s.Generation, at[r.Scope]}), t.roll)
+			list = thin(append(list, mark{s.Generation, at[r.Scope]}), t.census)
 		}
 		en.marks[r.Scope] = list
 		t.users[s.Key], t.names = true, r.Resources
@@ -129,13 +148,13 @@ func sameEffect(a, b routing.Status) bool {
 
 // thin drops marks that no proxy is at, when there are many: a storm of edits makes one for
 // each, and a proxy is at one at most.
-func thin(list []mark, roll []fleet.Member) []mark {
+func thin(list []mark, proxies *census.Census) []mark {
 	if len(list) <= maxMarks {
 		return list
 	}
 	out := make([]mark, 0, len(list))
 	for i, m := range list[:len(list)-keptMarks] {
-		if slices.ContainsFunc(roll, func(p fleet.Member) bool { return m.position <= p.Reached && p.Reached < list[i+1].position }) {
+		if proxies != nil && proxies.HasBetween(m.position, list[i+1].position) {
 			out = append(out, m)
 		}
 	}
@@ -144,57 +163,81 @@ func thin(list []mark, roll []fleet.Member) []mark {
 }
 
 // recount looks at the proxies of each scope that is counted, if they were observed to have
-// changed, and has the statuses looked at that this could concern.
+// changed, somebody is new no more, or there are marks that were not asked about.
 func (e *Engine) recount() {
-	type ask struct {
-		names    []resource.Name
-		position uint64
-	}
+	now := e.c.Now()
 	e.mu.Lock()
-	if !e.recounts {
-		e.mu.Unlock()
-		return
-	}
+	all := e.recounts
 	e.recounts = false
-	asks := make(map[scope.Scope]ask, len(e.tallies))
+	e.mu.Unlock()
+	if all && e.c.Elsewhere != nil {
+		elsewhere := e.c.Elsewhere()
+		e.mu.Lock()
+		e.elsewhere = elsewhere
+		e.mu.Unlock()
+	}
+	var asked []scope.Scope
+	e.mu.Lock()
 	for s, t := range e.tallies {
-		asks[s] = ask{t.names, t.position}
+		if all || t.stale() || t.grown(now) {
+			asked = append(asked, s)
+		}
 	}
 	e.mu.Unlock()
-	rolls := make(map[scope.Scope][]fleet.Member, len(asks))
-	for s, a := range asks {
-		rolls[s] = e.roll(s, a.names, a.position)
+	e.take(asked)
+}
+
+// take takes the census of scopes anew, and looks at the numbers of the statuses that what is
+// new in it could concern: one that differs in what is urgent is looked at as a whole, one
+// that differs in the rest waits for its turn. It is called by Run's goroutine only.
+func (e *Engine) take(scopes []scope.Scope) {
+	concerned := map[object.Key]bool{}
+	for _, s := range scopes {
+		e.mu.Lock()
+		t := e.tallies[s]
+		if t == nil {
+			e.mu.Unlock()
+			continue
+		}
+		names, position, before := t.names, t.position, t.census
+		rules := census.Rules{Now: e.c.Now(), Grace: e.c.Grace, Settled: e.born.Add(comeback * e.c.Patience), Elsewhere: e.elsewhere}
+		e.mu.Unlock()
+		now := census.Take(before, e.roll(s, names, position), position, rules)
+		e.mu.Lock()
+		if e.tallies[s] == t && now != before {
+			t.census = now
+			for k := range t.users {
+				concerned[k] = true
+			}
+		}
+		e.mu.Unlock()
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for s, now := range rolls {
-		t := e.tallies[s]
-		if t == nil || slices.Equal(t.roll, now) {
-			continue
+	for k := range concerned {
+		en := e.entries[k]
+		if !en.looked || e.dirty[k] || e.staleScope(en) != nil {
+			continue // it will be looked at, or this will be called again
 		}
-		same := slices.EqualFunc(t.roll, now, func(a, b fleet.Member) bool { return a.Name == b.Name })
-		reached := min(least(t.roll), least(now))
-		t.roll = now
-		for k := range t.users {
-			list := e.entries[k].marks[s]
-			if !same || list[len(list)-1].position > reached {
-				e.dirty[k] = true
-			}
+		switch g := e.glance(k, en); {
+		case g == en.glance:
+		case g.urgent(en.glance):
+			e.dirty[k] = true
+		case !en.late: // else it is looked at when it is patient no more
+			e.postpone(k, en, g)
 		}
 	}
 }
 
-// least is the position that every proxy has reached; 0 if one refuses what is counted, or
-// has not got it ready.
-func least(roll []fleet.Member) uint64 {
-	reached := ^uint64(0)
-	for _, m := range roll {
-		if m.Behind(0) {
-			return 0
+// staleScope is one whose census does not answer for a status's marks; nil: all do. The caller
+// holds mu.
+func (e *Engine) staleScope(en *entry) *scope.Scope {
+	for s := range en.marks {
+		if t := e.tallies[s]; t == nil || t.stale() {
+			return &s
 		}
-		reached = min(reached, m.Reached)
 	}
-	return reached
+	return nil
 }
 
 // roll is the proxies of a scope: those whose pods run, and those that are connected. Of one

@@ -1,0 +1,329 @@
+package status_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	configv1 "aether.io/aether/api/config/v1"
+	"aether.io/aether/internal/fleet"
+	"aether.io/aether/internal/object"
+	"aether.io/aether/internal/resource"
+	"aether.io/aether/internal/routing"
+	"aether.io/aether/internal/scope"
+	"aether.io/aether/internal/status"
+)
+
+// many is the statuses of so many namespaces' MeshConfigs, of which all have a rate in effect.
+func many(n, rate int) []routing.Status {
+	out := make([]routing.Status, n)
+	for i := range out {
+		out[i] = mesh(1, rate)
+		out[i].Key.Namespace = fmt.Sprintf("n%04d", i)
+	}
+	return out
+}
+
+// publish has all of so many MeshConfigs changed by an edit that they inherit.
+func (c *crowd) publish(n, rate int) {
+	c.mu.Lock()
+	c.position++
+	c.mu.Unlock()
+	c.engine.Update(many(n, rate))
+}
+
+// since is what was written after the first writes, by kind: urgent, or numbers alone.
+func (c *crowd) since(first int) (urgent, minor int) {
+	c.edge.mu.Lock()
+	defer c.edge.mu.Unlock()
+	last := map[object.Key]*configv1.MeshConfigStatus{}
+	for i, d := range c.written {
+		s := d.Status.(*configv1.MeshConfigStatus)
+		if i >= first {
+			if old := last[d.Key]; old != nil && applied(old) == applied(s) && *old.Effective == *s.Effective {
+				minor++
+			} else {
+				urgent++
+			}
+		}
+		last[d.Key] = s
+	}
+	return urgent, minor
+}
+
+func applied(s *configv1.MeshConfigStatus) string {
+	for _, k := range s.Conditions {
+		if k.Type == status.MeshApplied {
+			return fmt.Sprintf("%s/%s g%d", k.Status, k.Reason, k.ObservedGeneration)
+		}
+	}
+	return ""
+}
+
+// numbers is what was written last of each MeshConfig, and of how many.
+func (c *crowd) numbers() map[string]int {
+	c.edge.mu.Lock()
+	defer c.edge.mu.Unlock()
+	last := map[object.Key]string{}
+	for _, d := range c.written {
+		s := d.Status.(*configv1.MeshConfigStatus)
+		last[d.Key] = fmt.Sprintf("%s %d/%d", applied(s), s.Proxies.Applied, s.Proxies.Total)
+	}
+	out := map[string]int{}
+	for _, s := range last {
+		out[s]++
+	}
+	return out
+}
+
+func (c *crowd) wantNumbers(t *testing.T, when, want string, objects int) {
+	t.Helper()
+	if got := c.numbers(); got[want] != objects || len(got) != 1 {
+		t.Errorf("%s: %v, want %d of %q", when, got, objects, want)
+	}
+}
+
+// Pods that join are counted in each MeshConfig that concerns them with one write, which no
+// condition flaps for, and not faster than an API server likes.
+func TestJoiningCostsEachMeshConfigOneWrite(t *testing.T) {
+	const configs, proxies, joining = 2000, 20, 5
+	gather(t, true, func(t *testing.T, c *crowd) {
+		pod := func(i int) fleet.Pod {
+			return fleet.Pod{Name: fmt.Sprintf("p%02d", i), UID: fmt.Sprintf("p%02d", i), Since: time.Now()}
+		}
+		var pods []fleet.Pod
+		for i := range proxies {
+			pods = append(pods, pod(i))
+			c.see(at(pod(i).Name, 1))
+		}
+		c.runs(pods...)
+		c.publish(configs, 1)
+		pass(time.Minute)
+		c.wantNumbers(t, "at first", "True/Applied g1 20/20", configs)
+		if n := c.writes(); n != configs {
+			t.Errorf("%d writes at first, want %d", n, configs)
+		}
+		before := c.writes()
+		for i := proxies; i < proxies+joining; i++ { // each pod starts, connects, and answers
+			pods = append(pods, pod(i))
+			c.runs(slices.Clone(pods)...)
+			pass(2 * time.Second)
+			c.see(at(pod(i).Name, 0))
+			pass(time.Second)
+			c.see(at(pod(i).Name, 1))
+		}
+		c.see(at(pod(proxies+joining-1).Name, 1))
+		pass(10 * time.Second)
+		if urgent, minor := c.since(before); urgent != 0 || minor > 10*30+60 {
+			t.Errorf("%d urgent writes and %d others in ten seconds", urgent, minor)
+		}
+		pass(10 * time.Minute)
+		c.wantNumbers(t, "they have joined", "True/Applied g1 25/25", configs)
+		if urgent, minor := c.since(before); urgent != 0 || minor > configs+400 {
+			t.Errorf("%d urgent writes and %d others because %d pods joined", urgent, minor, joining)
+		}
+		if !c.engine.Settled() {
+			t.Error("not settled")
+		}
+		before = c.writes()
+		pass(time.Hour)
+		if n := c.writes() - before; n != 0 {
+			t.Errorf("%d writes at rest", n)
+		}
+	})
+}
+
+// A pod that joins and never answers is a laggard when its time is over, of all that it concerns.
+func TestAPodThatNeverAnswersIsALaggardInTheEnd(t *testing.T) {
+	gather(t, true, func(t *testing.T, c *crowd) {
+		c.runs(fleet.Pod{Name: "a", UID: "a"})
+		c.see(at("a", 1))
+		c.edit(1)
+		pass(time.Minute)
+		c.want(t, "at first", "True/Applied g1 1/1")
+		c.runs(fleet.Pod{Name: "a", UID: "a"}, fleet.Pod{Name: "b", UID: "b", Since: time.Now()})
+		pass(status.DefaultGrace - time.Second)
+		c.want(t, "b has begun", "True/Applied g1 1/1")
+		if c.engine.Settled() {
+			t.Error("settled, though there is a proxy to be counted")
+		}
+		pass(2 * time.Second)
+		c.want(t, "b's time is over", "False/Progressing g1 1/2 b:0:Disconnected")
+		c.see(at("b", 1))
+		lull()
+		c.want(t, "b has come", "True/Applied g1 2/2")
+	})
+}
+
+// While there is always somebody who has just begun, the others are counted all the same.
+func TestThoseWhoKeepJoiningAreCounted(t *testing.T) {
+	gather(t, false, func(t *testing.T, c *crowd) {
+		c.see(at("a", 1))
+		c.edit(1)
+		pass(time.Minute)
+		before := c.writes()
+		for i := range 60 { // ten minutes
+			c.see(at(fmt.Sprintf("p%02d", i), 0))
+			pass(5 * time.Second)
+			c.see(at(fmt.Sprintf("p%02d", i), 1), at(fmt.Sprintf("p%02d", i+1), 0))
+			pass(5 * time.Second)
+		}
+		if s := c.last(t).Status.(*configv1.MeshConfigStatus); s.Proxies.Total < 50 || s.Proxies.Applied < 50 {
+			t.Errorf("of 61 proxies there are %d of %d", s.Proxies.Applied, s.Proxies.Total)
+		}
+		if urgent, minor := c.since(before); urgent != 0 || minor > 25 {
+			t.Errorf("%d urgent writes and %d others in ten minutes", urgent, minor)
+		}
+	})
+}
+
+// What one edits is told at once, though thousands wait for their numbers.
+func TestAnEditDoesNotWaitForNumbers(t *testing.T) {
+	const configs = 2000
+	gather(t, false, func(t *testing.T, c *crowd) {
+		c.see(at("a", 1))
+		c.publish(configs, 1)
+		pass(time.Minute)
+		c.see(at("b", 1)) // one write of each
+		pass(time.Second)
+		c.mu.Lock()
+		c.position++
+		c.mu.Unlock()
+		edited := mesh(2, 7)
+		edited.Key.Namespace = "n1999"
+		c.engine.Update([]routing.Status{edited})
+		c.see(at("a", 2), at("b", 2))
+		lull()
+		if got := c.numbers(); got["True/Applied g2 2/2"] != 1 || got["True/Applied g1 1/1"] < configs/2 {
+			t.Errorf("%v", got)
+		}
+	})
+}
+
+// Where there are other controllers, who is not connected to this one is not said to lag.
+func TestWhoMayBeConnectedElsewhereIsNoLaggard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &crowd{members: map[string]fleet.Member{}, pods: []fleet.Pod{{Name: "a", UID: "a"}, {Name: "b", UID: "b"}, {Name: "c", UID: "c"}}}
+		others := true
+		var err error
+		c.engine, err = status.New(status.Config{Observer: c, Sink: c, Pods: c, Elsewhere: func() bool { return others }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- c.engine.Run(ctx) }()
+		c.see(at("a", 1))
+		c.edit(1)
+		pass(time.Minute)
+		c.want(t, "b and c are elsewhere", "Unknown/PartlySeen g1 1/3")
+		const elsewhere = "2 are not connected to the controller that writes this; there are others, and what is connected to them they do not tell"
+		if got, want := c.message(t), "1 of 3 proxies are known to run it; "+elsewhere; got != want {
+			t.Errorf("message %q, want %q", got, want)
+		}
+		c.edit(2)
+		pass(time.Minute)
+		c.want(t, "a does not answer", "False/Progressing g2 0/3 a:1:NotAcknowledged")
+		if got, want := c.message(t), "0 of 3 proxies run it; behind: a (NotAcknowledged); "+elsewhere; got != want {
+			t.Errorf("message %q, want %q", got, want)
+		}
+		c.see(at("a", 2), at("b", 2), at("c", 2))
+		lull()
+		c.want(t, "all are here", "True/Applied g2 3/3")
+		away := at("b", 2)
+		away.Connected, away.Lag = false, fleet.LagNotConnected
+		c.see(away)
+		c.edit(3)
+		c.see(at("a", 3), at("c", 3))
+		pass(time.Minute)
+		c.want(t, "b has left, and there was an edit", "Unknown/PartlySeen g3 2/3")
+		others = false
+		c.engine.Pulse()
+		pass(time.Minute)
+		c.want(t, "there are no others any more", "False/Progressing g3 2/3 b:2:Disconnected")
+		cancel()
+		<-done
+	})
+}
+
+// still is proxies that stand still, and a sink that takes everything.
+type still struct {
+	members  []fleet.Member
+	position uint64
+}
+
+func (s *still) Position(scope.Scope) uint64 { return s.position }
+
+func (s *still) Verdict(scope.Scope, []resource.Name, uint32) fleet.Verdict { return fleet.Verdict{} }
+
+func (s *still) Roll(_ scope.Scope, _ []resource.Name, position uint64) []fleet.Member {
+	out := slices.Clone(s.members)
+	for i := range out {
+		out[i].Reached = min(out[i].Reached, position)
+	}
+	return out
+}
+
+func (s *still) Write(context.Context, status.Document) (bool, error) { return true, nil }
+
+func (s *still) Remove(context.Context, object.Key, types.UID) error { return nil }
+
+// What a proxy's answer, a pod that joins, and an edit that all inherit cost, by how many
+// MeshConfigs and proxies there are. One proxy is behind while answers come, so that they count.
+func BenchmarkManyMeshConfigs(b *testing.B) {
+	for _, configs := range []int{10, 100, 2000} {
+		for _, proxies := range []int{10, 1000} {
+			s := &still{position: 1}
+			for i := range proxies {
+				s.members = append(s.members, fleet.Member{Name: fmt.Sprintf("p%04d", i), UID: "u", Connected: true, Reached: 1})
+			}
+			now := time.Now()
+			e, err := status.New(status.Config{Observer: s, Sink: s, Now: func() time.Time { return now }})
+			if err != nil {
+				b.Fatal(err)
+			}
+			step := func() {
+				now = now.Add(time.Second)
+				e.Step(b.Context())
+			}
+			name := fmt.Sprintf("configs=%d/proxies=%d", configs, proxies)
+			e.Update(many(configs, 1))
+			step()
+			b.Run(name+"/answer", func(b *testing.B) {
+				for i := range b.N {
+					s.members[proxies/2].Lag = []string{fleet.LagPending, ""}[i%2]
+					e.Pulse()
+					step()
+				}
+			})
+			for i := range s.members {
+				s.members[i].Lag = ""
+			}
+			b.Run(name+"/join", func(b *testing.B) {
+				for range b.N {
+					s.members = append(s.members, fleet.Member{Name: "q", UID: "u", Connected: true})
+					e.Pulse()
+					step()
+					s.members = s.members[:proxies]
+					e.Pulse()
+					step()
+				}
+			})
+			b.Run(name+"/edit", func(b *testing.B) {
+				for i := range b.N {
+					s.position++
+					e.Update(many(configs, i))
+					for j := range s.members {
+						s.members[j].Reached = s.position
+					}
+					step()
+				}
+			})
+		}
+	}
+}
