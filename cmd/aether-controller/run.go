@@ -60,6 +60,7 @@ type controller struct {
 	streams  *server.Server
 	problems *problems
 	bundles  bundles
+	replicas *replicas
 	webhook  *webhook.Server // nil: there is none
 	bundle   *webhook.Bundle // nil: whom API servers trust is not ours to say
 
@@ -99,6 +100,10 @@ type platform struct {
 // Source, attester, sink and what the CA is kept in are the platform's.
 func serve(ctx context.Context, f flags, log *slog.Logger) error {
 	c := &controller{f: f, log: log, metrics: prometheus.NewRegistry(), moments: &journal.Journal{}, refused: newRefused(), bundles: bundles{in: map[string]bool{}}}
+	var err error
+	if c.replicas, err = newReplicas(f.releaseNamespace); err != nil {
+		return fmt.Errorf("name of this host: %w", err)
+	}
 	c.problems = &problems{dir: f.directory, moments: c.moments, log: c.log}
 	for _, make := range []func() error{c.makePlatform, c.makeIdentity, c.makeRouting, c.makeDiscovery, c.makeWebhook} {
 		if err := make(); err != nil {
@@ -161,7 +166,7 @@ func (c *controller) makeRouting() error {
 	c.changes = changelog.New(c.world, c.moments, time.Now)
 	c.verdicts = newVerdicts(c.changes)
 	if c.statuses, err = status.New(status.Config{
-		Observer: c.world, Sink: c.platform.sink, Pods: c.platform.pods, Grace: c.f.ackDeadline, Sweep: c.platform.sweep, Log: c.log, Registerer: c.metrics,
+		Observer: c.world, Sink: c.platform.sink, Pods: c.platform.pods, Grace: c.f.ackDeadline, Elsewhere: c.replicas.others, Sweep: c.platform.sweep, Log: c.log, Registerer: c.metrics,
 	}); err != nil {
 		return err
 	}
@@ -212,6 +217,9 @@ func (c *controller) recall(ctx context.Context) {
 func (c *controller) take(_ context.Context, b source.Batch) error {
 	c.problems.set(b.Problems)
 	c.bundles.observe(b.Changes)
+	if c.replicas.observe(b.Changes) {
+		defer c.statuses.Pulse()
+	}
 	c.pipeline.Apply(pipeline.Batch{Changes: b.Changes, Mark: b.Mark, Synced: b.Synced, Cause: b.Files, Noticed: b.Noticed})
 	c.refused.observe(b.Changes)
 	if b.Synced {
