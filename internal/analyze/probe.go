@@ -30,8 +30,9 @@ func (a *analysis) ofRules(k object.Key, route *gatewayv1.HTTPRoute) (found bool
 	for i := range route.Spec.Rules {
 		for _, c := range a.alone(k, route, route.Spec.Rules[i], string(gatewayv1.RouteConditionAccepted)) {
 			// Alone it is rule 0, whatever it is among the others.
-			if _, why, has := strings.Cut(c.Message, " ("); has {
-				c.Message = "requests that the rule matches get 500: " + strings.TrimSuffix(why, ")")
+			_, why, has := strings.Cut(c.Message, " (")
+			if end := strings.LastIndex(why, "): "); has && end >= 0 {
+				c.Message = why[end+len("): "):] + ": " + why[:end]
 			}
 			found = a.condition(k, fmt.Sprintf("spec.rules[%d]", i), c) || found
 		}

@@ -38,7 +38,7 @@ func routes() []Code {
 		},
 		{
 			ID: "AET2004", Severity: Error, Title: "a rule asks for something that is not supported",
-			Meaning: "A rule that cannot be served as it is written answers 500, so that its requests do not go to a rule that was not meant for them. If no rule can be served the route is not accepted.",
+			Meaning: "A rule that cannot be served as it is written answers 500, so that its requests do not go to a rule that was not meant for them. Of a match that is not understood nobody can say which requests those are: it matches nothing, and they go where the next match sends them, or get 404. If no rule can be served the route is not accepted.",
 			Mend:    "Take out or correct what is named.",
 			From: []Condition{
 				{route, accepted, string(gatewayv1.RouteReasonUnsupportedValue)},

@@ -40,7 +40,7 @@ func (r Route) Parent(controller string, ref gatewayv1.ParentReference) gatewayv
 	}
 	if why := r.Rules.Complaint(); r.Rejected.IsZero() && !why.IsZero() {
 		list = append(list, condition.True(gatewayv1.RouteConditionPartiallyInvalid, why.Reason,
-			"Dropped Rule "+why.Message+": requests that match it get 500"))
+			"Dropped Rule "+why.Message))
 	}
 	if why := condition.Several(r.Lacking); r.Rejected.IsZero() && !why.IsZero() {
 		list = append(list, condition.False(RouteEndpoints, why.Reason, why.Message))

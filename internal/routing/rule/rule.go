@@ -23,13 +23,15 @@ type Set struct {
 	Refs     condition.Problem   // the references that are not good; the reason is the first's
 	Invalid  []condition.Problem // what cannot be served, one a rule
 	rules    int
+	answered bool // some match of a rule that cannot be served answers 500
+	unread   bool // some match is not understood, and left out
 }
 
 // Rejected reports whether no rule can be served.
 func (s Set) Rejected() bool { return s.rules > 0 && len(s.Invalid) == s.rules }
 
-// Complaint names the rules that cannot be served, and why; the reason is that of the
-// first. It is zero if there are none.
+// Complaint names the rules that cannot be served, why, and what comes of it; the reason is
+// that of the first. It is zero if there are none.
 func (s Set) Complaint() condition.Problem {
 	if len(s.Invalid) == 0 {
 		return condition.Problem{}
@@ -38,14 +40,28 @@ func (s Set) Complaint() condition.Problem {
 	for _, p := range s.Invalid {
 		list = append(list, p.Message)
 	}
-	return condition.Problem{Reason: s.Invalid[0].Reason, Message: strings.Join(list, ", ")}
+	return condition.Problem{Reason: s.Invalid[0].Reason, Message: strings.Join(list, ", ") + ": " + s.consequence()}
+}
+
+// consequence is what becomes of the requests that rules which cannot be served are about.
+func (s Set) consequence() string {
+	const match = "requests that match get 500"
+	const unread = "what is not understood matches nothing, its requests go where the next match sends them, or get 404"
+	switch {
+	case !s.unread:
+		return match
+	case !s.answered:
+		return unread
+	}
+	return match + "; " + unread
 }
 
 // Resolver finds the Service's port that a backendRef means, or says why it is no backend.
 type Resolver func(*gatewayv1.BackendRef) (key.Service, condition.Problem)
 
 // Compile reads a route's rules. A rule that cannot be served keeps its place and
-// answers 500: dropped, its requests would go to a rule that was not meant for them.
+// answers 500: dropped, its requests would go to a rule that was not meant for them. Only
+// of a match that is not understood nobody can say which requests those are.
 func Compile(r *gatewayv1.HTTPRoute, resolve Resolver) Set {
 	from := key.Name{Namespace: r.Namespace, Name: r.Name}
 	set := Set{rules: len(r.Spec.Rules)}
@@ -64,6 +80,10 @@ func Compile(r *gatewayv1.HTTPRoute, resolve Resolver) Set {
 		} else {
 			set.Backends = append(set.Backends, refs.good...)
 			set.Asked = append(set.Asked, refs.asked...)
+		}
+		if !invalid.IsZero() {
+			set.answered = set.answered || len(matches) > 0
+			set.unread = set.unread || len(matches) < max(len(r.Spec.Rules[i].Matches), 1)
 		}
 		for _, m := range matches {
 			m.Created, m.From, m.Hostnames, m.Rule = r.CreationTimestamp.Unix(), from, hostnames, i

@@ -58,7 +58,7 @@ func (u *Units) computeRoute(c *sheet.Cell, n key.Name) route {
 		switch {
 		case !p.Rejected.IsZero():
 		case p.Rules.Rejected():
-			p.Rejected = condition.Problemf(p.Rules.Complaint().Reason, "no rule can be served, requests get 500: rule %s", p.Rules.Complaint().Message)
+			p.Rejected = condition.Problemf(p.Rules.Complaint().Reason, "no rule can be served: rule %s", p.Rules.Complaint().Message)
 		default:
 			for _, s := range p.Sections {
 				u.attached.Put(c, key.Section{Parent: to, Section: s}, n, none{})
