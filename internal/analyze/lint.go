@@ -108,7 +108,7 @@ func (a *analysis) lintRoute(k object.Key, o *gatewayv1.HTTPRoute) {
 		}
 		to := key.In(k.Namespace, p.Namespace, p.Name).Object(kind)
 		if a.sees(kind) && !a.there(to) {
-			a.say(k, code.Nowhere, path, "%s does not exist", to)
+			a.sayAs(k, code.Nowhere, code.Error, path, "%s does not exist", to)
 		}
 	}
 	for i := range o.Spec.Rules {

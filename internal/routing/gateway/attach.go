@@ -24,7 +24,7 @@ type Attachment struct {
 // of them that allow the route, those of them that share a hostname with it. labelsOf
 // gives a namespace's labels and is called only if a selector asks for them; holder is
 // the ID of the section that requests for a host of a port reach, the most specific one:
-// a route of any other never sees them (listener isolation).
+// a route of any other never sees them (listener isolation). It is empty if they reach none.
 func Attach(sections []Section, parent key.Parent, r *gatewayv1.HTTPRoute, ref *gatewayv1.ParentReference, labelsOf func(string) labels.Set, holder func(key.Port, string) string) Attachment {
 	var a Attachment
 	var lost []key.Host
@@ -45,10 +45,13 @@ func Attach(sections []Section, parent key.Parent, r *gatewayv1.HTTPRoute, ref *
 		}
 		a.Sections = append(a.Sections, s.Name)
 		for _, h := range shared {
-			switch {
-			case !s.Accepted():
-			case holder(s.Table.Port, h) == s.ID():
+			if !s.Accepted() {
+				continue
+			}
+			switch holder(s.Table.Port, h) {
+			case s.ID():
 				a.Hosts = append(a.Hosts, key.Host{Table: s.Table, Host: h})
+			case "": // the Gateway is not served, and requests reach none of its sections
 			default:
 				lost = append(lost, key.Host{Table: s.Table, Host: h})
 			}
