@@ -149,6 +149,9 @@ func (c *controller) kubernetes() (platform, error) {
 	if err != nil {
 		return platform{}, err
 	}
+	if err := c.makeClaim(config); err != nil {
+		return platform{}, err
+	}
 	term := &election.Term{}
 	leader, err := c.elect(config, append([]run.Part{
 		c.reign(term),
@@ -179,6 +182,7 @@ func (c *controller) kubernetes() (platform, error) {
 		stream:    listening(c.f.discoveryBind, c.f.streamPort),
 		parts: append(c.ports(),
 			leader,
+			run.Part{Name: "claim", Run: c.claim.Run},
 			run.Part{Name: "events", Run: c.events.Run},
 			run.Part{Name: "pods of proxies", Run: pods.Run},
 			run.Part{Name: "looks at last good versions", Run: func(ctx context.Context) error { return c.watchKey(ctx, keeper) }},

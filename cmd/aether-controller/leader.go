@@ -27,12 +27,12 @@ const (
 	stepDown = 20 * time.Second
 )
 
-// elect is the part that stands for election and runs what only the leader does. Without an
-// election this is the only replica, and always leads.
+// elect is the part that stands for election and runs what only the leader does, while the
+// release may act. Without an election this is the only replica, and leads all that time.
 func (c *controller) elect(client *rest.Config, leading []run.Part) (run.Part, error) {
 	lead := func(ctx context.Context) error { return run.All(ctx, c.log, stepDown, leading...) }
 	if !c.f.leaderElect {
-		return run.Part{Name: "leader", Run: lead}, nil
+		return run.Part{Name: "leader", Run: func(ctx context.Context) error { return c.claim.While(ctx, lead) }}, nil
 	}
 	host, err := os.Hostname()
 	if err != nil {
@@ -56,7 +56,7 @@ func (c *controller) elect(client *rest.Config, leading []run.Part) (run.Part, e
 	if err != nil {
 		return run.Part{}, err
 	}
-	return run.Part{Name: "election", Run: e.Run}, nil
+	return run.Part{Name: "election", Run: func(ctx context.Context) error { return c.claim.While(ctx, e.Run) }}, nil
 }
 
 // reign is the leader's part that has those write who go on without writing else. All that

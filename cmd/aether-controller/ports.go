@@ -55,6 +55,9 @@ func (c *controller) needs() []readiness.Part {
 		{Name: "bootstrap listener", Lacks: until(&c.bootstrap, "it is not open yet")},
 		{Name: "stream listener", Lacks: until(&c.stream, "it is not open yet")},
 	}
+	if c.claim != nil {
+		parts = append(parts, readiness.Part{Name: "releases", Lacks: c.claim.Lacks})
+	}
 	if c.f.webhookBind != "" {
 		parts = append(parts, readiness.Part{Name: "webhook listener", Lacks: func() error { return c.webhook.Lacks() }})
 	}

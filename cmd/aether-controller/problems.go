@@ -33,6 +33,8 @@ type problems struct {
 	manifest []source.Problem          // the source's
 	ca       []source.Problem          // at most one
 	lease    []source.Problem          // at most one
+	claims   []source.Problem          // at most one
+	overlap  []source.Problem          // at most one
 	memory   map[string]source.Problem // of what is left to the next process, by place
 	trust    []source.Problem          // one for each place of a trust bundle that is taken
 }
@@ -141,6 +143,38 @@ func (p *problems) setLease(lease string, err error) {
 	}
 }
 
+// setOverlap takes which other release has what this one is to serve; nil: none. The claim logs it.
+func (p *problems) setOverlap(lack error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if lack == nil {
+		if p.overlap != nil {
+			p.moments.Add(time.Now(), journal.Mended, "no other release has what this one is to serve any more", nil)
+		}
+		p.overlap = nil
+		return
+	}
+	now := source.Problem{
+		Severity: source.Refused, Object: "Deployment/" + deployment, Since: time.Now(),
+		Message: lack.Error() + ". This one writes nothing and is not Ready; its proxies keep what they have",
+	}
+	p.moments.Add(time.Now(), journal.Problem, now.String(), now)
+	p.overlap = []source.Problem{now}
+}
+
+// setClaims takes why Leases of releases cannot be read or written; nil: they can. The claim logs it.
+func (p *problems) setClaims(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.claims = nil
+	if err != nil {
+		p.claims = []source.Problem{{
+			Severity: source.Warning, Object: "Leases of releases", Since: time.Now(),
+			Message: fmt.Sprintf("it is not seen whether another release has what this one serves; it stays as it is: %v", err),
+		}}
+	}
+}
+
 // setMemory takes what is not left, at a place, to the controller that comes next; nil: everything is.
 func (p *problems) setMemory(place string, err error) {
 	p.mu.Lock()
@@ -201,5 +235,5 @@ func (p *problems) get() []source.Problem {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	memory := slices.SortedFunc(maps.Values(p.memory), func(a, b source.Problem) int { return strings.Compare(a.Object, b.Object) })
-	return slices.Concat([]source.Problem{}, p.ca, p.lease, p.trust, memory, p.manifest)
+	return slices.Concat([]source.Problem{}, p.ca, p.overlap, p.lease, p.claims, p.trust, memory, p.manifest)
 }

@@ -13,6 +13,7 @@ import (
 	"aether.io/aether/internal/attest/owner"
 	"aether.io/aether/internal/ca"
 	"aether.io/aether/internal/changelog"
+	"aether.io/aether/internal/claim"
 	"aether.io/aether/internal/discovery/bootstrap"
 	"aether.io/aether/internal/discovery/server"
 	"aether.io/aether/internal/event"
@@ -61,6 +62,7 @@ type controller struct {
 	problems *problems
 	bundles  bundles
 	replicas *replicas
+	claim    *claim.Claim    // nil: there are no other releases
 	webhook  *webhook.Server // nil: there is none
 	bundle   *webhook.Bundle // nil: whom API servers trust is not ours to say
 

@@ -61,7 +61,8 @@ func TestPodsRights(t *testing.T) {
 		{r.Namespace, "create", "serviceaccounts:token", false},
 		{release.Namespace, "create", "rolebindings.rbac.authorization.k8s.io", false},
 		{release.Namespace, "update", "leases.coordination.k8s.io/aether-controller", true},
-		{release.Namespace, "update", "leases.coordination.k8s.io/another", false},
+		{r.Namespace, "list", "leases.coordination.k8s.io", true}, // of other releases
+		{r.Namespace, "update", "leases.coordination.k8s.io/another", false},
 		{r.Namespace, "update", "gateways.gateway.networking.k8s.io", false},
 	} {
 		if got := may(r, controllerAccount, c.namespace, c.verb, c.resource); got != c.want {

@@ -1,0 +1,106 @@
+package claim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+const (
+	callTimeout = 5 * time.Second // of one request
+	pageSize    = 500             // Leases of one answer
+)
+
+// API is Leases of the Kubernetes API. Its rights: list on Leases in all namespaces, create,
+// update and delete in the release's, get on the Deployment, and create on SubjectAccessReviews.
+type API struct {
+	client     kubernetes.Interface
+	deployment string
+}
+
+var _ Store = (*API)(nil)
+
+// NewAPI checks its arguments and does not call the API. A Lease that it makes goes with the
+// Deployment of that name in the Lease's namespace, if there is one.
+func NewAPI(config *rest.Config, deployment string) (*API, error) {
+	if config == nil || deployment == "" {
+		return nil, errors.New("leases of releases need a client configuration and the name of a Deployment")
+	}
+	own := rest.CopyConfig(config) // its requests wait for no others
+	own.Timeout, own.RateLimiter = callTimeout, nil
+	client, err := kubernetes.NewForConfig(own)
+	if err != nil {
+		return nil, fmt.Errorf("client of Leases: %w", err)
+	}
+	return &API{client, deployment}, nil
+}
+
+// List implements Store. Without a resourceVersion it is answered from what is stored.
+func (a *API) List(ctx context.Context) ([]coordinationv1.Lease, error) {
+	var out []coordinationv1.Lease
+	options := metav1.ListOptions{LabelSelector: Label, Limit: pageSize}
+	// Exits: the last page; an error, as ctx is done.
+	for {
+		page, err := a.client.CoordinationV1().Leases(metav1.NamespaceAll).List(ctx, options)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, page.Items...)
+		if options.Continue = page.Continue; options.Continue == "" {
+			return out, nil
+		}
+	}
+}
+
+// Create implements Store.
+func (a *API) Create(ctx context.Context, l *coordinationv1.Lease) error {
+	owner, err := a.client.AppsV1().Deployments(l.Namespace).Get(ctx, a.deployment, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err): // this process is not of a Deployment; somebody else deletes the Lease, or it ends
+	case err != nil:
+		return err
+	default:
+		l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: owner.Name, UID: owner.UID}}
+	}
+	_, err = a.client.CoordinationV1().Leases(l.Namespace).Create(ctx, l, metav1.CreateOptions{})
+	return err
+}
+
+// Update implements Store.
+func (a *API) Update(ctx context.Context, l *coordinationv1.Lease) error {
+	_, err := a.client.CoordinationV1().Leases(l.Namespace).Update(ctx, l, metav1.UpdateOptions{})
+	return err
+}
+
+// Delete implements Store.
+func (a *API) Delete(ctx context.Context, l *coordinationv1.Lease) error {
+	return a.client.CoordinationV1().Leases(l.Namespace).Delete(ctx, l.Name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &l.UID, ResourceVersion: &l.ResourceVersion},
+	})
+}
+
+// Able reports whether a service account of a namespace may write statuses of GatewayClasses:
+// every release of Aether may, and nobody who has rights in single namespaces only can give that.
+func (a *API) Able(ctx context.Context, namespace, account string) (bool, error) {
+	review, err := a.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+		Spec: authorizationv1.SubjectAccessReviewSpec{
+			User:   "system:serviceaccount:" + namespace + ":" + account,
+			Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Verb: "update", Group: "gateway.networking.k8s.io", Resource: "gatewayclasses", Subresource: "status",
+			},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return false, fmt.Errorf("ask what %s/%s may do: %w", namespace, account, err)
+	}
+	return review.Status.Allowed, nil
+}

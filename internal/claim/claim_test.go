@@ -1,0 +1,386 @@
+package claim
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+var leases = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
+
+// shelf is Leases in memory, as an API server has them.
+type shelf struct {
+	mu      sync.Mutex // guards what follows
+	there   map[string]coordinationv1.Lease
+	version int
+	down    bool
+	unable  []string // namespaces whose releases have no rights
+}
+
+func (s *shelf) key(l *coordinationv1.Lease) string { return l.Namespace + "/" + l.Name }
+
+func (s *shelf) stamp(l *coordinationv1.Lease) {
+	s.version++
+	l.ResourceVersion = strconv.Itoa(s.version)
+	s.there[s.key(l)] = *l.DeepCopy()
+}
+
+func (s *shelf) List(context.Context) ([]coordinationv1.Lease, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.down {
+		return nil, errors.New("no route to the API")
+	}
+	var out []coordinationv1.Lease
+	for _, l := range s.there {
+		if _, labeled := l.Labels[Label]; labeled {
+			out = append(out, l)
+		}
+	}
+	return out, nil
+}
+
+func (s *shelf) Create(_ context.Context, l *coordinationv1.Lease) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, there := s.there[s.key(l)]; there {
+		return apierrors.NewAlreadyExists(leases, l.Name)
+	}
+	made := l.DeepCopy()
+	made.UID, made.CreationTimestamp = types.UID(strconv.Itoa(s.version)), metav1.NewTime(time.Now().Truncate(time.Second))
+	s.stamp(made)
+	return nil
+}
+
+func (s *shelf) Update(_ context.Context, l *coordinationv1.Lease) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.down {
+		return errors.New("no route to the API")
+	}
+	if is, there := s.there[s.key(l)]; !there || is.ResourceVersion != l.ResourceVersion {
+		return apierrors.NewConflict(leases, l.Name, nil)
+	}
+	s.stamp(l)
+	return nil
+}
+
+func (s *shelf) lose(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.there, key)
+}
+
+func (s *shelf) has(key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, there := s.there[key]
+	return there
+}
+
+func (s *shelf) fail(down bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.down = down
+}
+
+func (s *shelf) Delete(_ context.Context, l *coordinationv1.Lease) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.there, s.key(l))
+	return nil
+}
+
+// member is one replica of a release.
+type member struct {
+	*Claim
+	stop func()
+	done chan error
+
+	mu     sync.Mutex // guards what follows
+	losses []string   // what it was told
+	runs   int        // how often what may only run while it holds has begun
+	acts   bool
+}
+
+func (s *shelf) join(t *testing.T, namespace string, w Watches) *member {
+	t.Helper()
+	m := &member{done: make(chan error, 2)}
+	var err error
+	m.Claim, err = New(Config{
+		Store: s, Namespace: namespace, Release: "aether", Watches: w,
+		Able: func(_ context.Context, n string) (bool, error) { return !slices.Contains(s.unable, n), nil },
+		OnLoss: func(lack error) {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.losses = append(m.losses, text(lack))
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { m.done <- m.Run(ctx) }()
+	go func() {
+		m.done <- m.While(ctx, func(ctx context.Context) error {
+			m.act(true)
+			<-ctx.Done()
+			m.act(false)
+			return ctx.Err()
+		})
+	}()
+	m.stop = func() {
+		cancel()
+		for range 2 {
+			if err := <-m.done; !errors.Is(err, context.Canceled) {
+				t.Errorf("ended with %v", err)
+			}
+		}
+	}
+	synctest.Wait()
+	return m
+}
+
+func (m *member) act(acts bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.acts = acts
+	if acts {
+		m.runs++
+	}
+}
+
+// began is how often it began to act.
+func (m *member) began() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.runs
+}
+
+func play(t *testing.T, f func(t *testing.T, s *shelf)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(t, &shelf{there: map[string]coordinationv1.Lease{}}) })
+}
+
+// is fails unless a replica acts, and may, or neither.
+func (m *member) is(t *testing.T, when string, acts bool, names ...string) {
+	t.Helper()
+	synctest.Wait()
+	lack := m.Lacks()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.acts != acts || (lack == nil) != acts {
+		t.Errorf("%s: acts %t, want %t; lacks %v", when, m.acts, acts, lack)
+	}
+	for _, name := range names {
+		if !strings.Contains(text(lack), name) {
+			t.Errorf("%s: it does not name %q: %v", when, name, lack)
+		}
+	}
+}
+
+func TestTwoThatShareNothingBothAct(t *testing.T) {
+	play(t, func(t *testing.T, s *shelf) {
+		a := s.join(t, "team-a", Watches{Class: "a", Namespaces: []string{"team-a"}})
+		b := s.join(t, "team-b", Watches{Class: "b", Namespaces: []string{"team-b"}})
+		time.Sleep(10 * time.Minute)
+		a.is(t, "first", true)
+		b.is(t, "second", true)
+		if a.began() != 1 || b.began() != 1 {
+			t.Errorf("they began to act %d and %d times", a.began(), b.began())
+		}
+		a.stop()
+		b.stop()
+	})
+}
+
+func TestTheYoungerWaitsUntilTheOlderIsGone(t *testing.T) {
+	for name, gone := range map[string]func(s *shelf){
+		"its Lease is deleted":     func(s *shelf) { s.lose("team-a/" + Watches{Class: "coxswain"}.name()) },
+		"its Lease is not renewed": func(*shelf) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(t *testing.T, s *shelf) {
+				a := s.join(t, "team-a", Watches{Class: "coxswain"})
+				time.Sleep(2 * time.Second)
+				b := s.join(t, "team-b", Watches{Class: "coxswain"})
+				b.is(t, "there is another", false, "release aether of namespace team-a", "GatewayClass coxswain", "all namespaces", "Lease team-a/aether-release-")
+				time.Sleep(time.Hour)
+				a.is(t, "after an hour", true)
+				b.is(t, "after an hour", false)
+				b.mu.Lock()
+				if len(b.losses) != 1 {
+					t.Errorf("told %d times: %v", len(b.losses), b.losses)
+				}
+				b.mu.Unlock()
+				a.stop()
+				gone(s)
+				time.Sleep(DefaultDuration + 2*DefaultEvery)
+				b.is(t, "it is gone", true)
+
+				// It comes back. If its Lease was there all the time it is the older still.
+				kept := s.has("team-a/" + Watches{Class: "coxswain"}.name())
+				a = s.join(t, "team-a", Watches{Class: "coxswain"})
+				time.Sleep(DefaultEvery)
+				a.is(t, "back", kept)
+				b.is(t, "the other is back", !kept)
+				a.stop()
+				b.stop()
+			})
+		})
+	}
+}
+
+func TestReplicasOfAReleaseAreOne(t *testing.T) {
+	play(t, func(t *testing.T, s *shelf) {
+		one, two := s.join(t, "team-a", Watches{Class: "coxswain"}), s.join(t, "team-a", Watches{Class: "coxswain"})
+		one.is(t, "first", true)
+		two.is(t, "second", true)
+		one.stop()
+		time.Sleep(10 * time.Minute)
+		two.is(t, "alone", true)
+		if list, _ := s.List(t.Context()); len(list) != 1 || two.began() != 1 {
+			t.Errorf("%d Leases; it began to act %d times", len(list), two.began())
+		}
+		two.stop()
+	})
+}
+
+// A release whose values change has two kinds of replicas for a while.
+func TestAReleaseThatIsToWatchMore(t *testing.T) {
+	play(t, func(t *testing.T, s *shelf) {
+		before := Watches{Class: "a", Namespaces: []string{"team-a", "x"}}
+		old := s.join(t, "team-a", before)
+		time.Sleep(2 * time.Second)
+		other := s.join(t, "team-b", Watches{Class: "b", Namespaces: []string{"team-b", "y"}})
+		other.is(t, "the other", true)
+
+		fresh := s.join(t, "team-a", Watches{Class: "a", Namespaces: []string{"team-a", "x", "y"}})
+		time.Sleep(time.Hour)
+		fresh.is(t, "what is another's", false, "namespace y", "namespace team-b")
+		old.is(t, "as it was", true)
+		other.is(t, "nothing was taken from it", true)
+		fresh.stop()
+
+		fresh = s.join(t, "team-a", Watches{Class: "a", Namespaces: []string{"team-a", "x", "z"}})
+		fresh.is(t, "what is nobody's", true)
+		old.is(t, "until it is replaced", true)
+		old.stop()
+		time.Sleep(10 * time.Minute)
+		fresh.is(t, "after it has replaced the other", true)
+		if s.has("team-a/" + before.name()) {
+			t.Error("the Lease of what it was is there")
+		}
+		fresh.stop()
+		other.stop()
+	})
+}
+
+func TestWithoutTheAPIAllStayWhatTheyAre(t *testing.T) {
+	play(t, func(t *testing.T, s *shelf) {
+		a := s.join(t, "team-a", Watches{Class: "coxswain"})
+		time.Sleep(2 * time.Second)
+		b := s.join(t, "team-b", Watches{Class: "coxswain"})
+		s.fail(true)
+		c := s.join(t, "team-c", Watches{Class: "c", Namespaces: []string{"team-c"}})
+		time.Sleep(time.Hour)
+		a.is(t, "it acted", true)
+		b.is(t, "it waited", false, "team-a")
+		c.is(t, "it was not there", false, "not known yet")
+		s.fail(false)
+		time.Sleep(2 * DefaultEvery)
+		a.is(t, "again", true)
+		b.is(t, "again", false, "team-a")
+		c.is(t, "again", false, "team-a")
+		if a.began() != 1 || b.began() != 0 {
+			t.Errorf("they began to act %d and %d times", a.began(), b.began())
+		}
+		for _, m := range []*member{a, b, c} {
+			m.stop()
+		}
+	})
+}
+
+// Leases are anybody's to write who has rights in one namespace.
+func TestALeaseOfNoReleaseTakesNothing(t *testing.T) {
+	play(t, func(t *testing.T, s *shelf) {
+		s.unable = []string{"tenant"}
+		s.join(t, "tenant", Watches{Class: "coxswain"}).stop()
+		time.Sleep(2 * time.Second)
+		a := s.join(t, "team-a", Watches{Class: "coxswain"})
+		a.is(t, "the other's Lease is older", true)
+		a.stop()
+		s.unable = nil
+		b := s.join(t, "team-a", Watches{Class: "coxswain"})
+		b.is(t, "it has rights", false, "namespace tenant")
+		b.stop()
+	})
+}
+
+// What cannot be read may be of a newer release.
+func TestALeaseThatDoesNotSayWhatIsWatchedCountsForAll(t *testing.T) {
+	play(t, func(t *testing.T, s *shelf) {
+		holder := "x"
+		s.stamp(&coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "strange", Labels: map[string]string{Label: "next"}},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder},
+		})
+		b := s.join(t, "team-b", Watches{Class: "b", Namespaces: []string{"team-b"}})
+		b.is(t, "it counts", false, "release next of namespace team-a", "namespace team-b", "Lease team-a/strange")
+		time.Sleep(DefaultDuration + 2*DefaultEvery)
+		b.is(t, "it has ended", true)
+		b.stop()
+	})
+}
+
+func TestALeaseThatOthersTakeTheLabelOfIsTold(t *testing.T) {
+	play(t, func(t *testing.T, s *shelf) {
+		w := Watches{Class: "coxswain"}
+		s.stamp(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: w.name()}})
+		a, err := New(Config{Store: s, Namespace: "team-a", Release: "aether", Watches: w})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := a.look(t.Context()); err == nil || !strings.Contains(err.Error(), "team-a/"+w.name()) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+func TestWhatEndsByItselfEndsWhile(t *testing.T) {
+	play(t, func(t *testing.T, s *shelf) {
+		a := s.join(t, "team-a", Watches{Class: "coxswain"})
+		broken := errors.New("broken")
+		if err := a.While(t.Context(), func(context.Context) error { return broken }); !errors.Is(err, broken) {
+			t.Errorf("got %v", err)
+		}
+		a.stop()
+	})
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	s := &shelf{}
+	for i, c := range []Config{
+		{Namespace: "a", Release: "b"},
+		{Store: s, Release: "b"},
+		{Store: s, Namespace: "a"},
+		{Store: s, Namespace: "a", Release: "b", Duration: time.Second, Every: time.Second},
+		{Store: s, Namespace: "a", Release: "b", Duration: time.Hour, Every: time.Second},
+	} {
+		if _, err := New(c); err == nil {
+			t.Errorf("%d: it is taken", i)
+		}
+	}
+}

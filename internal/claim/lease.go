@@ -1,0 +1,177 @@
+package claim
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"aether.io/aether/internal/logkey"
+)
+
+const (
+	// Label is on the Lease of each release, with the release's name.
+	Label = "config.aether.io/release"
+	// Annotation has what the release watches, as JSON.
+	Annotation = "config.aether.io/watches"
+)
+
+// id is one Lease object.
+type id struct {
+	types.NamespacedName
+	uid types.UID
+}
+
+// sight is when a Lease was last seen to be renewed, by this process's clock.
+type sight struct {
+	version string // the Lease's
+	at      time.Time
+}
+
+// known is a Lease and how it is judged.
+type known struct {
+	lease coordinationv1.Lease
+	entry entry
+}
+
+// listed is the Leases that there are.
+type listed struct {
+	own     *known                 // of what this process claims; nil: there is none
+	entries []entry                // that count
+	ended   []coordinationv1.Lease // of this release, which nobody renews
+}
+
+// list reads the Leases. One that is not renewed counts until it was seen not to be for as long
+// as it says.
+func (c *Claim) list(ctx context.Context) (listed, error) {
+	leases, err := c.c.Store.List(ctx)
+	if err != nil {
+		return listed{}, fmt.Errorf("list Leases of releases: %w", err)
+	}
+	now := time.Now()
+	var out listed
+	seen := make(map[id]sight, len(leases))
+	able := map[string]bool{}
+	for _, l := range leases {
+		key := id{types.NamespacedName{Namespace: l.Namespace, Name: l.Name}, l.UID}
+		last, before := c.seen[key]
+		if !before || last.version != l.ResourceVersion {
+			last = sight{l.ResourceVersion, now}
+		}
+		seen[key] = last
+		one := known{l, read(&l)}
+		switch ended := now.Sub(last.at) > lasts(&l); {
+		case l.Namespace == c.c.Namespace && l.Name == c.c.Watches.name():
+			one.entry.Watches = c.c.Watches // whatever others wrote there
+			out.own = &one                  // it is taken up, ended or not
+		case ended && l.Namespace == c.c.Namespace:
+			out.ended = append(out.ended, l)
+			continue
+		case ended:
+			continue
+		case l.Namespace != c.c.Namespace && !c.mayMatter(ctx, l.Namespace, able):
+			continue
+		}
+		out.entries = append(out.entries, one.entry)
+	}
+	c.seen, c.able = seen, able
+	return out, nil
+}
+
+// mayMatter reports whether releases of a namespace can get in the way of others. Where that is
+// not found out they can. What was found out by this look is in now; that one can is kept for as
+// long as it has a Lease.
+func (c *Claim) mayMatter(ctx context.Context, namespace string, now map[string]bool) bool {
+	if c.c.Able == nil {
+		return true
+	}
+	if can, asked := now[namespace]; asked {
+		return can
+	}
+	can := c.able[namespace]
+	if !can {
+		var err error
+		if can, err = c.c.Able(ctx, namespace); err != nil {
+			c.c.Log.Warn("rights of another release are not known; it counts", logkey.Namespace, namespace, logkey.Error, err)
+			return true
+		}
+	}
+	now[namespace] = can
+	return can
+}
+
+// read is a Lease as it is judged. One that does not say what it watches watches everything:
+// it may be of a release that is newer than this one.
+func read(l *coordinationv1.Lease) entry {
+	watches, err := parse(l.Annotations[Annotation])
+	if err != nil {
+		watches = Watches{}
+	}
+	return entry{
+		Namespace: l.Namespace, Release: l.Labels[Label], Name: l.Name, Watches: watches,
+		Holds: l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity != "", Since: l.CreationTimestamp.Time,
+	}
+}
+
+// lasts is for how long a Lease counts after it was renewed.
+func lasts(l *coordinationv1.Lease) time.Duration {
+	if l.Spec.LeaseDurationSeconds == nil {
+		return DefaultDuration
+	}
+	return min(max(time.Duration(*l.Spec.LeaseDurationSeconds)*time.Second, time.Second), maxDuration)
+}
+
+// lease is what this process claims, when it is new: nothing is held yet.
+func (c *Claim) lease() *coordinationv1.Lease {
+	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: c.c.Namespace, Name: c.c.Watches.name()}}
+	c.fill(l)
+	return l
+}
+
+// fill says that a Lease is kept now, and what for, whatever others wrote there.
+func (c *Claim) fill(l *coordinationv1.Lease) {
+	metav1.SetMetaDataLabel(&l.ObjectMeta, Label, c.c.Release)
+	metav1.SetMetaDataAnnotation(&l.ObjectMeta, Annotation, c.c.Watches.encode())
+	now, seconds := metav1.NowMicro(), int32(c.c.Duration/time.Second)
+	l.Spec.RenewTime, l.Spec.LeaseDurationSeconds = &now, &seconds
+}
+
+// mark says whether this release acts.
+func (c *Claim) mark(ctx context.Context, own *known, holds bool) error {
+	l := own.lease.DeepCopy()
+	l.Spec.HolderIdentity, l.Spec.AcquireTime = nil, nil
+	c.fill(l)
+	if holds {
+		holder := c.c.Namespace + "/" + c.c.Release
+		l.Spec.HolderIdentity, l.Spec.AcquireTime = &holder, l.Spec.RenewTime
+	}
+	if err := c.c.Store.Update(ctx, l); err != nil { // a conflict is another replica's
+		return fmt.Errorf("mark Lease %s/%s: %w", l.Namespace, l.Name, err)
+	}
+	return nil
+}
+
+// renew says that the Lease is kept.
+func (c *Claim) renew(ctx context.Context, own *known) error {
+	l := own.lease.DeepCopy()
+	c.fill(l)
+	if err := c.c.Store.Update(ctx, l); err != nil && !apierrors.IsConflict(err) { // then another replica has
+		return fmt.Errorf("renew Lease %s/%s: %w", l.Namespace, l.Name, err)
+	}
+	return nil
+}
+
+// tidy deletes Leases of what this release claimed before its values changed.
+func (c *Claim) tidy(ctx context.Context, ended []coordinationv1.Lease) error {
+	for i := range ended {
+		l := &ended[i]
+		if err := c.c.Store.Delete(ctx, l); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return fmt.Errorf("delete Lease %s/%s, which has ended: %w", l.Namespace, l.Name, err)
+		}
+	}
+	return nil
+}
