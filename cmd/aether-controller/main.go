@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"aether.io/aether/internal/logkey"
+	"aether.io/aether/internal/run"
 	"aether.io/aether/internal/version"
 )
 
@@ -22,8 +24,28 @@ func main() {
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "aether-controller:", err)
-		os.Exit(1)
+		os.Exit(exitCode(err))
 	}
+}
+
+// usageError is one that is in the flags or in the environment.
+type usageError struct{ error }
+
+// Unwrap has the error itself found.
+func (e usageError) Unwrap() error { return e.error }
+
+func usage(err error) error {
+	if err == nil {
+		return nil
+	}
+	return usageError{err}
+}
+
+func exitCode(err error) int {
+	if errors.As(err, &usageError{}) {
+		return run.ExitUsage
+	}
+	return 1
 }
 
 func root() *cobra.Command {
@@ -32,15 +54,15 @@ func root() *cobra.Command {
 		Use:           "aether-controller",
 		Short:         "Aether's control plane",
 		Version:       version.Get().String(),
-		Args:          cobra.NoArgs,
+		Args:          func(cmd *cobra.Command, args []string) error { return usage(cobra.NoArgs(cmd, args)) },
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.environment(os.LookupEnv, cmd.Flags()); err != nil {
-				return err
+				return usage(err)
 			}
 			if err := f.check(); err != nil {
-				return err
+				return usage(err)
 			}
 			level := slog.LevelInfo
 			if f.debug {
@@ -50,6 +72,7 @@ func root() *cobra.Command {
 			return serve(cmd.Context(), f, log)
 		},
 	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
 	f.register(cmd)
 	return cmd
 }

@@ -27,6 +27,9 @@ const (
 	DefaultGrace   = 10 * time.Second
 )
 
+// ErrUsage says that the child's first run ended with Config.Usage.
+var ErrUsage = errors.New("it was started wrongly")
+
 // Config is what a Process is made from.
 type Config struct {
 	Name string // for logs and errors; required
@@ -37,6 +40,9 @@ type Config struct {
 	MaxWait time.Duration // the most that it waits
 	Healthy time.Duration // a child that ran that long starts over at MinWait
 	Grace   time.Duration // between SIGTERM and SIGKILL when stopping
+	// Usage is the exit code by which the child says that it was started wrongly: if that is how
+	// its first run ends, another would end alike. 0: it has none.
+	Usage   int
 	OnStart func(pid int) // called after each start, from Run's goroutine
 	OnExit  func(Exit)    // called after each end but that of an orderly stop, from Run's goroutine
 	Log     *slog.Logger
@@ -82,7 +88,7 @@ func New(c Config) (*Process, error) {
 
 // Run starts the child and restarts it until ctx is done, then stops it. It returns
 // nil after an orderly stop, and an error if the child cannot be started at all the
-// first time (a missing binary is not cured by waiting).
+// first time (a missing binary is not cured by waiting), or ErrUsage.
 func (p *Process) Run(ctx context.Context) error {
 	// The kernel sends the parent-death signal when the *thread* that started the
 	// child ends, so that thread is kept for as long as there may be a child.
@@ -90,7 +96,7 @@ func (p *Process) Run(ctx context.Context) error {
 	defer runtime.UnlockOSThread()
 
 	wait, inARow := p.c.MinWait, 0
-	// Exits: ctx is done, or the very first start fails.
+	// Exits: ctx is done; the very first start fails; the first run ends as started wrongly.
 	for first := true; ; first = false {
 		began := time.Now()
 		state, err := p.once(ctx)
@@ -99,6 +105,9 @@ func (p *Process) Run(ctx context.Context) error {
 		}
 		if err != nil && first {
 			return fmt.Errorf("start %s: %w", p.c.Name, err)
+		}
+		if first && p.c.Usage != 0 && state.ExitCode() == p.c.Usage {
+			return fmt.Errorf("start %s: %w", p.c.Name, ErrUsage)
 		}
 		if time.Since(began) >= p.c.Healthy {
 			wait, inARow = p.c.MinWait, 0

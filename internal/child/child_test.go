@@ -214,3 +214,36 @@ func TestNoOrphanWhenTheParentIsKilled(t *testing.T) {
 	_ = par.Wait()
 	eventually(t, "the child is gone", func() bool { return !alive(pid) })
 }
+
+// What refuses its flags is not started again; what comes to refuse them is, as the one that runs
+// so far may have served somebody.
+func TestAChildThatWasStartedWronglyEndsIt(t *testing.T) {
+	for name, test := range map[string]struct {
+		script string // each line is a run
+		want   bool
+	}{
+		"at once":           {"exit 64", true},
+		"with another code": {"exit 1", false},
+		"after another run": {"exit 1\nexit 64", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			lines, runs := strings.Split(test.script, "\n"), 0
+			p, err := child.New(child.Config{Name: "sh", Usage: 64, MinWait: time.Millisecond, OnExit: func(e child.Exit) {
+				if e.InARow > len(lines) {
+					cancel()
+				}
+			}, Command: func() *exec.Cmd {
+				runs++
+				return exec.Command("sh", "-c", lines[min(runs, len(lines))-1])
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := p.Run(ctx); errors.Is(err, child.ErrUsage) != test.want {
+				t.Errorf("after %d runs: %v", runs, err)
+			}
+		})
+	}
+}

@@ -157,7 +157,7 @@ func (in *Instance) parts(control, envoy context.Context, n *narrator.Narrator, 
 	var parts []run.Part
 	add := func(own context.Context, name string, command func() *exec.Cmd) error {
 		var logged int64 // where in its log this run of the process began; child calls in turn
-		p, err := child.New(child.Config{Name: name, PIDFile: in.c.State.PIDFile(name), Log: in.c.Log, Healthy: healthy, Command: func() *exec.Cmd {
+		p, err := child.New(child.Config{Name: name, PIDFile: in.c.State.PIDFile(name), Log: in.c.Log, Healthy: healthy, Usage: run.ExitUsage, Command: func() *exec.Cmd {
 			cmd := command()
 			log := logs.of(name)
 			cmd.Stdout, cmd.Stderr = log, log
@@ -178,7 +178,11 @@ func (in *Instance) parts(control, envoy context.Context, n *narrator.Narrator, 
 					return err
 				}
 			}
-			return p.Run(own)
+			err := p.Run(own)
+			if errors.Is(err, child.ErrUsage) {
+				return fmt.Errorf("%w: %s", err, n.LastWords(name, logged))
+			}
+			return err
 		}})
 		return nil
 	}

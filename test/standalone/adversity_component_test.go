@@ -4,6 +4,7 @@ package standalone_test
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"aether.io/aether/internal/test/instance"
 )
 
 // smallDisk makes a directory for a state that can be filled: a file system of its own for
@@ -245,4 +248,21 @@ func (w *world) constantly(host string) (stop func() (bad []string)) {
 		}
 	}()
 	return func() []string { close(ending); return <-done }
+}
+
+func TestAControllerThatRefusesItsFlagsEndsTheInstance(t *testing.T) {
+	work := t.TempDir()
+	for _, flag := range []string{"--no-such-flag", "--trace-sample-rate=7"} {
+		ctx, cancel := context.WithTimeout(t.Context(), instance.StartTimeout)
+		out, err := exec.CommandContext(ctx, filepath.Join(binaries, "aetherctl"), "standalone", t.TempDir(), "--state-dir", filepath.Join(work, "state"), "--envoy", envoy, "--controller-flag="+flag).CombinedOutput()
+		if code := (*exec.ExitError)(nil); !errors.As(err, &code) || code.ExitCode() != 1 || ctx.Err() != nil {
+			t.Errorf("%s: %v\n%s", flag, err, out)
+		}
+		cancel()
+		name, _, _ := strings.Cut(flag, "=")
+		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+		if last := lines[len(lines)-1]; !strings.Contains(last, "start controller: it was started wrongly: aether-controller: ") || !strings.Contains(last, name) {
+			t.Errorf("%s: it says last: %s", flag, last)
+		}
+	}
 }

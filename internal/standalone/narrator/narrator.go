@@ -246,6 +246,12 @@ func endProse(process string, e child.Exit, words, path string) string {
 	return s + fmt.Sprintf("; %d times in a row, tried again in %s", e.InARow, e.Wait)
 }
 
+// LastWords is what a process said last in a run that began at an offset of its log.
+func (n *Narrator) LastWords(process string, from int64) string {
+	path := n.c.State.Log(process)
+	return fmt.Sprintf("%s (%s)", cmp.Or(lastLine(path, from), "it said nothing"), path)
+}
+
 // lastLine is the last line of a file that is not empty, from an offset on.
 func lastLine(path string, from int64) string {
 	const most = 4096
