@@ -159,7 +159,9 @@ func (m *mirror) set(changes []object.Change, o object.Object, why string) []obj
 	if why == "" {
 		why = material.Problem(o)
 	}
-	m.intake.report(k.String(), source.Refused, why)
+	if m.kind.custom() {
+		m.intake.report(k.String(), source.Refused, why)
+	} // else it is for those who refer to it to say: of what nobody refers to, a cluster has plenty
 	if why == "" {
 		m.admit(k)
 		return append(changes, object.Change{Key: k, Object: o})
