@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -323,6 +324,26 @@ func TestProxiesAreMadeAndKeptAsTheyAreWanted(t *testing.T) {
 		}
 		return ""
 	})
+
+	// A port that somebody adds to the Service is taken off, wherever it is put, as often as it comes.
+	services := c.client.CoreV1().Services(shop)
+	untouched, err := services.Get(t.Context(), "web-coxswain", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, place := range []string{"0", "-"} {
+		patch := `[{"op":"add","path":"/spec/ports/` + place + `","value":{"name":"theirs","port":22,"protocol":"TCP"}}]`
+		if _, err := c.server.Kubectl(t.Context(), "", "patch", "service", "-n", shop, "web-coxswain", "--type=json", "-p", patch); err != nil {
+			t.Fatal(err)
+		}
+		c.eventually("the ports are ours alone", func() string {
+			s, err := services.Get(t.Context(), "web-coxswain", metav1.GetOptions{})
+			if err != nil {
+				return err.Error()
+			}
+			return cmp.Diff(untouched.Spec.Ports, s.Spec.Ports)
+		})
+	}
 
 	// The replicas of an autoscaler are its own, from the first moment, and ours again without one.
 	scaled := gw

@@ -2,6 +2,7 @@ package provision
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"aether.io/aether/internal/logkey"
@@ -93,12 +96,34 @@ func (e *Engine) applyServices(ctx context.Context, p Plan, lacks map[key.Name]c
 			}
 			continue
 		}
+		if made, err = e.takePortsOff(ctx, made, s); err != nil {
+			errs = append(errs, err)
+		}
 		e.mu.Lock()
 		e.seen[at] = made // its ports are taken from now on, not from when it is observed
 		e.mu.Unlock()
 		e.c.Log.Info("Service applied", logkey.Object, at.String())
 	}
 	return errs
+}
+
+// takePortsOff removes from a Service of ours, as it was just applied, the ports that others put
+// there, which applying leaves, and returns it as it is then.
+func (e *Engine) takePortsOff(ctx context.Context, made *corev1.Service, want *coreac.ServiceApplyConfiguration) (*corev1.Service, error) {
+	patch := withoutOthersPorts(made, want)
+	if patch == nil {
+		return made, nil
+	}
+	text, err := json.Marshal(patch)
+	if err != nil {
+		return made, err
+	}
+	now, err := e.services.Services(made.Namespace).Patch(ctx, made.Name, types.JSONPatchType, text, metav1.PatchOptions{FieldManager: front.FieldManager})
+	if err != nil {
+		return made, fmt.Errorf("take ports off Service %s/%s: %w", made.Namespace, made.Name, err)
+	}
+	e.c.Log.Info("ports taken off that are not ours", logkey.Object, made.Namespace+"/"+made.Name, logkey.Count, len(patch)-1)
+	return now, nil
 }
 
 func (e *Engine) deleteServices(ctx context.Context, p Plan) (errs []error) {

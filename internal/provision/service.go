@@ -85,11 +85,37 @@ func has(now *corev1.Service, want *coreac.ServiceApplyConfiguration) bool {
 	}
 	for i := range spec.Ports {
 		is, want := now.Spec.Ports[i], spec.Ports[i]
-		if is.Name != *want.Name || is.Port != *want.Port || is.TargetPort != *want.TargetPort {
+		if is.Protocol != *want.Protocol || is.Name != *want.Name || is.Port != *want.Port || is.TargetPort != *want.TargetPort {
 			return false
 		}
 	}
 	return true
+}
+
+// operation is one of a JSON patch, RFC 6902.
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value,omitempty"`
+}
+
+// withoutOthersPorts is the patch that takes off a Service the ports that are not wanted, none of
+// which leads anywhere but to our proxies; nil: there are none. It is refused if the Service is not
+// as it was read: which port is which is a matter of their order.
+func withoutOthersPorts(now *corev1.Service, want *coreac.ServiceApplyConfiguration) []operation {
+	var off []operation
+	for i, is := range slices.Backward(now.Spec.Ports) { // so that those before keep their place
+		wanted := slices.ContainsFunc(want.Spec.Ports, func(p coreac.ServicePortApplyConfiguration) bool {
+			return *p.Port == is.Port && *p.Protocol == is.Protocol
+		})
+		if !wanted {
+			off = append(off, operation{Op: "remove", Path: fmt.Sprintf("/spec/ports/%d", i)})
+		}
+	}
+	if off == nil {
+		return nil
+	}
+	return append([]operation{{Op: "test", Path: "/metadata/resourceVersion", Value: now.ResourceVersion}}, off...)
 }
 
 // owned reports whether a Service has the owner that it is to have.
