@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"aether.io/aether/internal/discovery/health"
@@ -19,23 +20,33 @@ import (
 // errNoCluster says that nothing tells which cluster to ask.
 var errNoCluster = errors.New("no kubeconfig says which cluster to ask")
 
-// installation is what the flags and the kubeconfig say, as kubectl reads them.
+// installation is what the flags and the kubeconfig say.
 func (t *target) installation() (*remote.Installation, error) {
+	config, current, err := t.client()
+	if err != nil {
+		return nil, err
+	}
+	return remote.New(remote.Config{Client: config, Namespace: t.release, Context: current})
+}
+
+// client is how the kubeconfig, read as kubectl does, says that the API server is reached, and by
+// which context.
+func (t *target) client() (config *rest.Config, current string, err error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = t.kubeconfig
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: t.context})
-	config, err := loader.ClientConfig()
+	config, err = loader.ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
-		return nil, fmt.Errorf("%w: give --kubeconfig, or set KUBECONFIG", errNoCluster)
+		return nil, "", fmt.Errorf("%w: give --kubeconfig, or set KUBECONFIG", errNoCluster)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("kubeconfig: %w", err)
+		return nil, "", fmt.Errorf("kubeconfig: %w", err)
 	}
-	current := t.context
+	current = t.context
 	if raw, err := loader.RawConfig(); err == nil && current == "" {
 		current = raw.CurrentContext
 	}
-	return remote.New(remote.Config{Client: config, Namespace: t.release, Context: current})
+	return config, current, nil
 }
 
 func (t *target) dialCluster() (*instance, error) {

@@ -30,10 +30,16 @@ func (t *target) flags(cmd *cobra.Command) {
 	s := cmd.Flags()
 	s.StringVar(&t.dir, "dir", "", "the directory of manifests that the instance serves (default: the one instance that runs; if none does, the cluster of the kubeconfig)")
 	s.StringVar(&t.state, "state-dir", "", "the instance's state directory, in place of --dir")
-	s.StringVar(&t.kubeconfig, "kubeconfig", "", "on a cluster: the file that says how to reach it (default: as kubectl)")
-	s.StringVar(&t.context, "context", "", "on a cluster: the context of the kubeconfig (default: its current one)")
-	s.StringVar(&t.release, "release-namespace", "", "on a cluster: the namespace that Aether is installed in (default: "+remote.DefaultNamespace+")")
+	t.clusterFlags(cmd, "on a cluster: ")
 	outputFlag(cmd, &t.output, "")
+}
+
+// clusterFlags are those of a cluster; when is said before what each is.
+func (t *target) clusterFlags(cmd *cobra.Command, when string) {
+	s := cmd.Flags()
+	s.StringVar(&t.kubeconfig, "kubeconfig", "", when+"the file that says how to reach it (default: as kubectl)")
+	s.StringVar(&t.context, "context", "", when+"the context of the kubeconfig (default: its current one)")
+	s.StringVar(&t.release, "release-namespace", "", when+"the namespace that Aether is installed in (default: "+remote.DefaultNamespace+")")
 }
 
 func outputFlag(cmd *cobra.Command, output *string, what string) {

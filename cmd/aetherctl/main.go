@@ -55,7 +55,7 @@ func root() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	cmd.AddCommand(standaloneCommand(), statusCommand(), getCommand(), configCommand(), analyzeCommand(), explainCommand(), versionCommand())
+	cmd.AddCommand(standaloneCommand(), statusCommand(), getCommand(), configCommand(), discoveryCommand(), analyzeCommand(), explainCommand(), versionCommand())
 	return cmd
 }
 

@@ -13,9 +13,9 @@ import (
 // ErrUnreachable says that the API server does not answer.
 var ErrUnreachable = errors.New("the API server does not answer")
 
-// explain says what an error of the API means for who asked: what right is missing, or that
+// Explain says what an error of the API means for who asked: what right is missing, or that
 // nothing of the cluster can be asked. verb and resource are what was to be done.
-func (i *Installation) explain(err error, verb, resource, namespace string) error {
+func (i *Installation) Explain(err error, verb, resource, namespace string) error {
 	var transport *url.Error
 	var network net.Error
 	switch {

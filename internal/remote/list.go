@@ -40,7 +40,7 @@ func (i *Installation) List(ctx context.Context, path, selector string) ([]json.
 		case apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err):
 			return nil, &NotListedError{"its definition is not installed"}
 		case err != nil:
-			return nil, i.explain(err, "list", path, "")
+			return nil, i.Explain(err, "list", path, "")
 		}
 		var page struct {
 			Metadata struct {

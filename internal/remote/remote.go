@@ -102,7 +102,7 @@ func (i *Installation) Proxies(ctx context.Context) ([]Pod, error) {
 func (i *Installation) pods(ctx context.Context, namespace, selector string) ([]Pod, error) {
 	list, err := i.core.Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
-		return nil, i.explain(err, "list", "pods", namespace)
+		return nil, i.Explain(err, "list", "pods", namespace)
 	}
 	out := make([]Pod, 0, len(list.Items))
 	for n := range list.Items {
@@ -145,7 +145,7 @@ func (i *Installation) Ask(p Pod) *inspect.Client {
 func (i *Installation) dial(ctx context.Context, p Pod) (net.Conn, error) {
 	conn, err := dial(ctx, i.c.Client, types.NamespacedName{Namespace: p.Namespace, Name: p.Name}, InspectPort)
 	if err != nil {
-		return nil, i.explain(err, "create", "pods/portforward", p.Namespace)
+		return nil, i.Explain(err, "create", "pods/portforward", p.Namespace)
 	}
 	return conn, nil
 }
