@@ -28,6 +28,8 @@ func (i *Installation) Explain(err error, verb, resource, namespace string) erro
 		return err
 	case errors.As(err, &transport), errors.As(err, &network), errors.Is(err, context.DeadlineExceeded), apierrors.IsServiceUnavailable(err), apierrors.IsTimeout(err):
 		return fmt.Errorf("%w at %s, so nothing of the cluster can be asked: proxies go on serving what they have: %w", ErrUnreachable, i.c.Client.Host, err)
+	case apierrors.IsInternalError(err), apierrors.IsServerTimeout(err), apierrors.IsTooManyRequests(err): // above all: without its etcd
+		return fmt.Errorf("%w at %s but with an error of its own, so nothing of the cluster can be asked: proxies go on serving what they have: %w", ErrUnreachable, i.c.Client.Host, err)
 	}
 	return fmt.Errorf("%s %s in %s: %w", verb, resource, i.Place(), err)
 }

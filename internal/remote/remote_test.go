@@ -213,6 +213,9 @@ func TestWhatStandsInTheWayIsSaid(t *testing.T) {
 		},
 		"the credential is no good": {&server{refuse: map[string]int{"/pods": 401}}, nil, []string{"does not know you"}},
 		"the API server is overrun": {&server{refuse: map[string]int{"/pods": 503}}, ErrUnreachable, []string{"proxies go on serving"}},
+		"the API server has no etcd": {
+			&server{refuse: map[string]int{"/pods": 500}}, ErrUnreachable, []string{"with an error of its own", "proxies go on serving"},
+		},
 		"nothing listens there": {
 			&server{pods: []corev1.Pod{replica("a", nil)}, closed: "connection refused"}, nil, []string{"the pod's node says: connection refused"},
 		},
