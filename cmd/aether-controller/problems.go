@@ -35,6 +35,7 @@ type problems struct {
 	lease    []source.Problem          // at most one
 	claims   []source.Problem          // at most one
 	overlap  []source.Problem          // at most one
+	exports  []source.Problem          // at most one
 	memory   map[string]source.Problem // of what is left to the next process, by place
 	trust    []source.Problem          // one for each place of a trust bundle that is taken
 }
@@ -175,6 +176,27 @@ func (p *problems) setClaims(err error) {
 	}
 }
 
+// setCollector takes what is wrong with what proxies export to the collector at an address;
+// "": nothing. Who says so logs it.
+func (p *problems) setCollector(address, wrong string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	place := "Collector/" + address
+	switch was := p.exports; {
+	case wrong == "" && was == nil:
+	case wrong == "":
+		p.exports = nil
+		p.moments.Add(time.Now(), journal.Mended, place+": what is exported arrives again", nil)
+	case was == nil:
+		p.exports = []source.Problem{{Severity: source.Warning, Object: place, Message: wrong, Since: time.Now()}}
+		p.moments.Add(time.Now(), journal.Problem, p.exports[0].String(), p.exports[0])
+	default:
+		now := was[0]
+		now.Message = wrong
+		p.exports = []source.Problem{now}
+	}
+}
+
 // setMemory takes what is not left, at a place, to the controller that comes next; nil: everything is.
 func (p *problems) setMemory(place string, err error) {
 	p.mu.Lock()
@@ -235,5 +257,5 @@ func (p *problems) get() []source.Problem {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	memory := slices.SortedFunc(maps.Values(p.memory), func(a, b source.Problem) int { return strings.Compare(a.Object, b.Object) })
-	return slices.Concat([]source.Problem{}, p.ca, p.overlap, p.lease, p.claims, p.trust, memory, p.manifest)
+	return slices.Concat([]source.Problem{}, p.ca, p.overlap, p.lease, p.claims, p.trust, p.exports, memory, p.manifest)
 }

@@ -14,6 +14,7 @@ import (
 	"aether.io/aether/internal/ca"
 	"aether.io/aether/internal/changelog"
 	"aether.io/aether/internal/claim"
+	"aether.io/aether/internal/delivery/verdict"
 	"aether.io/aether/internal/discovery/bootstrap"
 	"aether.io/aether/internal/discovery/server"
 	"aether.io/aether/internal/event"
@@ -55,6 +56,7 @@ type controller struct {
 	refused  *refused
 	events   *event.Recorder // nil: there are none
 	statuses *status.Engine
+	delivery *verdict.Engine
 	world    *world.World
 	ca       *ca.Authority
 	issuer   *bootstrap.Server
@@ -124,6 +126,7 @@ func serve(ctx context.Context, f flags, log *slog.Logger) error {
 		{Name: "pipeline", Run: c.pipeline.Run},
 		{Name: "changelog", Run: c.changes.Run},
 		{Name: "status", Run: c.statuses.Run},
+		{Name: "delivery of telemetry", Run: c.delivery.Run},
 		{Name: "bootstrap listener", Run: c.serveBootstrap},
 		{Name: "stream listener", Run: c.serveStreams},
 	}, c.platform.parts...)...)
@@ -172,8 +175,11 @@ func (c *controller) makeRouting() error {
 	}); err != nil {
 		return err
 	}
+	if err := c.makeDelivery(); err != nil {
+		return err
+	}
 	if c.pipeline, err = pipeline.New(pipeline.Config{
-		Graph: graph, World: c.world, Statuses: c.statuses, Recorder: c.verdicts, Store: c.platform.docket, Fronts: c.platform.fronts, Log: c.log,
+		Graph: graph, World: c.world, Statuses: c.judged(), Recorder: c.verdicts, Store: c.platform.docket, Fronts: c.platform.fronts, Log: c.log,
 	}); err != nil {
 		return err
 	}
@@ -224,6 +230,7 @@ func (c *controller) take(_ context.Context, b source.Batch) error {
 	}
 	c.pipeline.Apply(pipeline.Batch{Changes: b.Changes, Mark: b.Mark, Synced: b.Synced, Cause: b.Files, Noticed: b.Noticed})
 	c.refused.observe(b.Changes)
+	c.delivery.Observe(b.Changes, b.Synced)
 	if b.Synced {
 		c.synced.Store(true)
 	}

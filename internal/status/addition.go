@@ -18,6 +18,8 @@ type Addition struct {
 	Generation int64     // of the object that was looked at, which the condition's observedGeneration will be
 	// Condition has its type, status, reason and message. When it last changed is the engine's to say.
 	Condition metav1.Condition
+	// Absent says that there is to be no condition of that type, whoever wrote one before.
+	Absent bool
 }
 
 // Add has an object's status say a, in the place of what was added under that type before.
@@ -55,16 +57,22 @@ func (e *Engine) Withdraw(k object.Key, kind string) {
 	}
 }
 
-// with adds conditions to a status, in the order of their types.
-func with(status any, uid types.UID, added map[string]Addition) {
+// with adds conditions to a status, in the order of their types, and returns the types of those
+// that are to be absent.
+func with(status any, uid types.UID, added map[string]Addition) (absent []string) {
 	list := ownConditions(status)
 	if list == nil {
-		return
+		return nil
 	}
 	for _, kind := range slices.Sorted(maps.Keys(added)) {
 		a := added[kind]
-		if a.UID == uid || a.UID == "" || uid == "" {
+		switch {
+		case a.UID != uid && a.UID != "" && uid != "":
+		case a.Absent:
+			absent = append(absent, kind)
+		default:
 			put(list, a.Condition)
 		}
 	}
+	return absent
 }

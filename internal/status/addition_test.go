@@ -95,3 +95,29 @@ func TestOthersAddConditions(t *testing.T) {
 		}
 	})
 }
+
+func TestAConditionMayHaveToBeAbsent(t *testing.T) {
+	play(t, func(t *testing.T, e *edge, engine *status.Engine) {
+		engine.Update([]routing.Status{unreached("u", 1)})
+		engine.Add(meshKey, projected("u", 1, metav1.ConditionTrue))
+		lull()
+		if d := e.last(t); len(d.Absent) != 0 || len(d.Status.(*configv1.MeshConfigStatus).Conditions) != 2 {
+			t.Errorf("%+v", d)
+		}
+		gone := projected("u", 1, "")
+		gone.Absent = true
+		engine.Add(meshKey, gone)
+		pass(time.Minute)
+		lull()
+		if d := e.last(t); len(d.Absent) != 1 || d.Absent[0] != "Projected" || len(d.Status.(*configv1.MeshConfigStatus).Conditions) != 1 {
+			t.Errorf("%+v", d)
+		}
+		written := len(e.written)
+		engine.Add(meshKey, gone)
+		pass(time.Minute)
+		lull()
+		if len(e.written) != written {
+			t.Error("written though nothing changed")
+		}
+	})
+}

@@ -289,9 +289,9 @@ func (e *Engine) prepare(k object.Key, en *entry) *job {
 		var next any
 		next, open = observe(wanted, seen, reason, before)
 		without(next, lack)
-		with(next, wanted.UID, added)
+		absent := with(next, wanted.UID, added)
 		stamp(next, before, now)
-		doc = &Document{Key: k, Generation: wanted.Generation, UID: wanted.UID, Status: next}
+		doc = &Document{Key: k, Generation: wanted.Generation, UID: wanted.UID, Status: next, Absent: absent}
 	}
 
 	e.mu.Lock()

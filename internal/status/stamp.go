@@ -2,6 +2,7 @@ package status
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -54,5 +55,5 @@ func stamp(next any, before *Document, now time.Time) {
 
 // same reports whether two documents say the same of the same object, times included.
 func same(a, b Document) bool {
-	return a.UID == b.UID && a.Generation == b.Generation && reflect.DeepEqual(a.Status, b.Status)
+	return a.UID == b.UID && a.Generation == b.Generation && slices.Equal(a.Absent, b.Absent) && reflect.DeepEqual(a.Status, b.Status)
 }

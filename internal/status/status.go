@@ -64,6 +64,7 @@ type Document struct {
 	Generation int64
 	UID        types.UID // empty: not known
 	Status     any       // a pointer to the API's status type; immutable
+	Absent     []string  // types of conditions of the object as a whole that there are to be none of; sorted
 }
 
 // Config is what an Engine is made from.

@@ -58,6 +58,9 @@ const (
 	MeshConfigApplied = "Applied"
 	// MeshConfigUnknownFields is true while the spec has fields that the controller does not know.
 	MeshConfigUnknownFields = "UnknownFields"
+	// MeshConfigTelemetryDelivered says whether what it has proxies send to the collector arrives
+	// there. It is there only while it has them send something.
+	MeshConfigTelemetryDelivered = "TelemetryDelivered"
 )
 
 // The reasons of those conditions.
@@ -71,12 +74,16 @@ const (
 	MeshConfigReasonUnknownFields = "UnknownFields"
 	MeshConfigReasonNone          = "None"
 
+	MeshConfigReasonDelivered             = "Delivered"
+	MeshConfigReasonNothingSent           = "NothingSent"
 	MeshConfigReasonCollectorUnreachable  = "CollectorUnreachable"
 	MeshConfigReasonCollectorNotVerified  = "CollectorNotVerified"
 	MeshConfigReasonCollectorNotAnswering = "CollectorNotAnswering"
 	MeshConfigReasonCollectorRefuses      = "CollectorRefuses"
 	MeshConfigReasonCollectorOverloaded   = "CollectorOverloaded"
 	MeshConfigReasonCollectorCAMissing    = "CollectorCAMissing"
+	MeshConfigReasonCollectorCAInvalid    = "CollectorCAInvalid"
+	MeshConfigReasonCollectorCAExpired    = "CollectorCAExpired"
 )
 
 // MeshConfigStatus is what was observed of a MeshConfig.

@@ -165,7 +165,7 @@ func UnknownFields(d inspect.StatusDocument) []string {
 // Trouble is what in an object's status is not as it should be, a sentence each. What
 // only follows from something more telling is left out, but for that a listener is not served
 // for it; and so is what another condition has said, and unknown fields: the file that has
-// them is named among the problems.
+// them is named among the problems, as is once a collector that telemetry does not arrive at.
 func Trouble(d inspect.StatusDocument) []string {
 	parts, err := Parts(d)
 	if err != nil {
@@ -173,7 +173,7 @@ func Trouble(d inspect.StatusDocument) []string {
 	}
 	bad := func(p Conditioned) []metav1.Condition {
 		return slices.DeleteFunc(slices.Clone(p.Conditions), func(c metav1.Condition) bool {
-			return c.Status == wanted(c.Type) || c.Type == configv1.MeshConfigUnknownFields
+			return c.Status == wanted(c.Type) || c.Type == configv1.MeshConfigUnknownFields || c.Type == configv1.MeshConfigTelemetryDelivered
 		})
 	}
 	inListeners := map[string]bool{} // types of conditions that a listener tells better than its Gateway

@@ -49,6 +49,7 @@ func TestTroubleSaysWhatIsWrongOnce(t *testing.T) {
 			want: []string{"listener http is not served: Accepted=False ProtocolConflict: like b"},
 		},
 		"a parent is named with its listener":         {status: `{"parents":[{"parentRef":{"name":"web","sectionName":"http"},"conditions":[{"type":"ResolvedRefs","status":"False","reason":"BackendNotFound","message":"no Service b"}]}]}`, want: []string{"parent web/http: ResolvedRefs=False BackendNotFound: no Service b"}},
+		"of a collector the problems tell once":       {status: `{"conditions":[` + condition("TelemetryDelivered", "False", "CollectorUnreachable", "x") + `]}`},
 		"the file that has unknown fields tells them": {status: `{"conditions":[` + condition("UnknownFields", "True", "UnknownFields", "x") + `]}`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -106,7 +106,7 @@ func (s *Sink) Write(ctx context.Context, d status.Document) (wrote bool, err er
 		if d.UID != "" && o.GetUID() != d.UID || s.told(o) > d.Generation && o.GetGeneration() > d.Generation {
 			return nil
 		}
-		return s.merge(o, d.Status)
+		return s.merge(o, d)
 	})
 }
 

@@ -16,7 +16,7 @@ import (
 // Shows reports whether what is ours of an object's status is as d says. The object is not changed.
 func (s *Sink) Shows(o object.Object, d status.Document) bool {
 	now, ok := o.DeepCopyObject().(object.Object)
-	return ok && s.merge(now, d.Status) == nil && object.Alike(o, now)
+	return ok && s.merge(now, d) == nil && object.Alike(o, now)
 }
 
 // HasOurs reports whether an object's status has anything of ours that is to go when there is
@@ -61,8 +61,8 @@ func (s *Sink) told(o object.Object) int64 {
 }
 
 // merge puts what is wanted in the place of what is ours.
-func (s *Sink) merge(o object.Object, wanted any) error {
-	switch v := wanted.(type) {
+func (s *Sink) merge(o object.Object, d status.Document) error {
+	switch v := d.Status.(type) {
 	case *gatewayv1.GatewayClassStatus:
 		o := o.(*gatewayv1.GatewayClass)
 		o.Status.SupportedFeatures = v.SupportedFeatures
@@ -96,9 +96,10 @@ func (s *Sink) merge(o object.Object, wanted any) error {
 		next := v.DeepCopy()
 		next.Conditions = o.Status.Conditions
 		mergeConditions(&next.Conditions, v.Conditions)
+		next.Conditions = slices.DeleteFunc(next.Conditions, func(c metav1.Condition) bool { return slices.Contains(d.Absent, c.Type) })
 		o.Status = *next
 	default:
-		return fmt.Errorf("a status of type %T is not known", wanted)
+		return fmt.Errorf("a status of type %T is not known", d.Status)
 	}
 	return nil
 }

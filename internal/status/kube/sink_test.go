@@ -56,3 +56,42 @@ func TestAMeshConfigThatCannotBeReadHasAStatus(t *testing.T) {
 		t.Errorf("it has %+v", put)
 	}
 }
+
+// Of what is to be absent it does not matter who wrote it, and others' conditions stay.
+func TestAConditionThatIsToBeAbsentIsTakenOut(t *testing.T) {
+	var put configv1.MeshConfigStatus
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.Method == http.MethodPut {
+			var in struct {
+				Status *configv1.MeshConfigStatus `json:"status"`
+			}
+			in.Status = &put
+			if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+				t.Errorf("PUT %s: %v", r.URL.Path, err)
+			}
+		}
+		_, _ = io.WriteString(w, `{"apiVersion":"config.aether.io/v1","kind":"MeshConfig","metadata":{"name":"default","namespace":"team","uid":"u","resourceVersion":"7","generation":2},
+			"status":{"conditions":[{"type":"TelemetryDelivered","status":"False"},{"type":"Foreign","status":"True"}]}}`)
+	}))
+	defer api.Close()
+	sink, err := kube.New(kube.Config{Client: &rest.Config{Host: api.URL}, ControllerName: "config.aether.io/gateway-controller", FieldManager: manager})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := status.Document{
+		Key: object.Key{Kind: object.MeshConfig, Namespace: "team", Name: "default"}, UID: "u", Generation: 2,
+		Status: &configv1.MeshConfigStatus{}, Absent: []string{configv1.MeshConfigTelemetryDelivered},
+	}
+	now := &configv1.MeshConfig{}
+	now.Status.Conditions = []metav1.Condition{{Type: configv1.MeshConfigTelemetryDelivered}}
+	if sink.Shows(now, d) {
+		t.Error("an object that has it is said to be as it should")
+	}
+	if wrote, err := sink.Write(t.Context(), d); err != nil || !wrote {
+		t.Fatalf("wrote %t: %v", wrote, err)
+	}
+	if len(put.Conditions) != 1 || put.Conditions[0].Type != "Foreign" {
+		t.Errorf("it has %+v", put.Conditions)
+	}
+}
