@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/api/validation"
 
 	cakube "aether.io/aether/internal/ca/kube"
@@ -26,6 +27,8 @@ type flags struct {
 	kubeconfig            string
 	proxySelector         string
 	proxyTemplate         string
+	sharedMemory          string // a quantity
+	sharedBytes           int64  // the same, checked
 	proxyOverlap          time.Duration
 	caMode, caSecret      string
 	discoveryBind         string
@@ -81,6 +84,7 @@ func (f *flags) register(cmd *cobra.Command) {
 	s.StringVar(&f.kubeconfig, "kubeconfig", "", "on a cluster: how to reach its API; empty: as a pod does")
 	s.StringVar(&f.proxySelector, "shared-proxy-selector", "app.kubernetes.io/component=shared-proxy", "on a cluster: labels of the shared proxies' pods")
 	s.StringVar(&f.proxyTemplate, "proxy-template", "", "on a cluster: file of the shared proxies' pod template, from which those of dedicated Gateways are made; empty: Gateways cannot be dedicated")
+	s.StringVar(&f.sharedMemory, "shared-proxy-memory", resource.NewQuantity(routing.DefaultSharedMemory, resource.BinarySI).String(), "how much of the memory of each shared Envoy the routes of one namespace may take, by estimate, as a quantity; 0: any")
 	s.DurationVar(&f.proxyOverlap, "proxy-overlap", provision.DefaultOverlap, "on a cluster: for how long both addresses of a Gateway are published after it changed between shared and dedicated proxies; the old one is served for a fifth of that more")
 	s.StringVar(&f.caMode, "discovery-ca-mode", caAuto, "on a cluster: "+caAuto+" makes the CA's Secret, "+caExternal+" waits for it")
 	s.StringVar(&f.caSecret, "discovery-ca-secret", cakube.DefaultSecret, "on a cluster: Secret of the release namespace that holds the CA")
@@ -174,6 +178,9 @@ func (f *flags) check() error {
 	}
 	refuse(len(validation.NameIsDNSSubdomain(f.releaseName, false)) > 0, "--release-name %q is not a name", f.releaseName)
 	refuse(f.proxyOverlap <= 0, "--proxy-overlap %s is not positive", f.proxyOverlap)
+	memory, err := resource.ParseQuantity(f.sharedMemory)
+	refuse(err != nil || memory.Sign() < 0, "--shared-proxy-memory %q is no quantity of memory", f.sharedMemory)
+	f.sharedBytes = memory.Value()
 	refuse(net.ParseIP(f.bind) == nil, "--bind %q is not an IP address", f.bind)
 	refuse(f.portOffset > 65534, "--port-offset %d is not in 0..65534", f.portOffset)
 	refuse(f.caLifetime <= 0, "--discovery-ca-lifetime %s is not positive", f.caLifetime)

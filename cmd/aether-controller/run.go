@@ -163,6 +163,7 @@ func (c *controller) makeRouting() error {
 		ControllerName: controllerName, ReleaseNamespace: c.f.releaseNamespace, Address: c.f.bind, PublishAddresses: []string{c.f.bind},
 		PortOffset: c.f.portOffset, AccessLogPath: c.f.accessLog, TrustFile: c.f.systemCAFile, System: c.f.system,
 		Fronts: c.platform.fronts != nil, Collector: c.f.collector(),
+		SharedMemory: c.f.sharedBytes,
 	})
 	if err != nil {
 		return err

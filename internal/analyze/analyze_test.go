@@ -72,6 +72,7 @@ var elsewhere = map[code.ID]func(*testing.T) []analyze.Finding{
 	code.CertificateHost: func(t *testing.T) []analyze.Finding { return aCertificate(t, "blog.example.com", 90*day) },
 	code.Uncoded:         aConditionWithoutACode,
 	"AET1104":            aGatewayWithoutAnAddress,
+	"AET2008":            aRouteThatTakesTooMuch,
 }
 
 // A code that nothing produces explains what never happens.

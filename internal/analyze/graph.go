@@ -34,6 +34,7 @@ func (a *analysis) route() error {
 		ControllerName: a.c.ControllerName, ReleaseNamespace: a.c.ReleaseNamespace, Address: "0.0.0.0",
 		PublishAddresses: append([]string{documentation}, asked...), PortOffset: a.c.PortOffset,
 		Fronts: !a.c.Standalone, TrustFile: systemTrust, System: a.c.System,
+		SharedMemory: routing.DefaultSharedMemory, // what an installation has is not known
 	})
 	if err != nil {
 		return fmt.Errorf("make a routing graph: %w", err)

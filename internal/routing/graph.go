@@ -46,7 +46,14 @@ type Config struct {
 	TrustFile     string            // PEM bundle of the system's authorities beside each proxy; empty: there is none
 	System        meshconfig.System // what MeshConfigs inherit in the end
 	Collector     Collector         // what proxies export to
+	// SharedMemory is how many bytes of each shared proxy's memory the routes of one namespace
+	// may take, by estimate; 0: any. What they take of a Gateway's own proxies is not bounded.
+	SharedMemory int64
 }
+
+// DefaultSharedMemory is a SharedMemory that some 7,000 routes with a host and a Service each
+// have room in, and that leaves an Envoy with a limit of 1 GiB room for a change.
+const DefaultSharedMemory = 384 << 20
 
 // Collector is what proxies export to. The zero Collector is none.
 type Collector = layer.Collector
@@ -94,6 +101,9 @@ func New(c Config) (*Graph, error) {
 	case ip.Zone() != "":
 		return nil, fmt.Errorf("routing: address to bind %s: a zone is not supported", ip)
 	}
+	if c.SharedMemory < 0 {
+		return nil, fmt.Errorf("routing: memory of shared proxies for a namespace: %d bytes are negative", c.SharedMemory)
+	}
 	if err := c.Collector.Check(); err != nil {
 		return nil, fmt.Errorf("routing: %w", err)
 	}
@@ -111,6 +121,7 @@ func New(c Config) (*Graph, error) {
 			Fronts:           c.Fronts,
 			System:           c.System,
 			Collector:        c.Collector,
+			SharedMemory:     c.SharedMemory,
 		}),
 	}, nil
 }

@@ -40,12 +40,18 @@ func testConfig() Config {
 		AccessLogPath:    "/logs/access.log",
 		TrustFile:        "/trust.pem",
 		System:           meshconfig.System{OTelEnabled: true, TraceSampleRate: 0.1},
+		SharedMemory:     DefaultSharedMemory,
 	}
 }
 
 func newReplica(t *testing.T) *replica {
 	t.Helper()
-	g, err := New(testConfig())
+	return newReplicaOf(t, testConfig())
+}
+
+func newReplicaOf(t *testing.T, c Config) *replica {
+	t.Helper()
+	g, err := New(c)
 	if err != nil {
 		t.Fatal(err)
 	}

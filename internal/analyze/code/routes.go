@@ -56,13 +56,19 @@ func routes() []Code {
 		},
 		{
 			ID: Nowhere, Severity: Warning, Title: "a route attaches to nothing of Aether's",
-			Meaning: "It has no parentRef that leads to a Gateway, or a ListenerSet on one, whose class is Aether's. Nobody writes a status of it, and nothing of it is served.",
+			Meaning: "It has no parentRef that leads to a Gateway, or a ListenerSet on one, whose class is Aether's. Nobody writes a status of it, and nothing of it is served. Where everything that there is, is given, a parent that is not there is an error.",
 			Mend:    "Correct name, namespace and kind of the parentRef; the namespace is the route's own if it is left out.",
 		},
 		{
 			ID: Isolated, Severity: Info, Title: "hosts of a route are served by a more specific listener",
 			Meaning: "Requests go to the listener of the port with the most specific hostname, and only routes of that one see them (listener isolation).",
 			Mend:    "Attach the route to the more specific listener too, if those requests are meant for it.",
+		},
+		{
+			ID: "AET2008", Severity: Error, Title: "shared proxies have no room for a route",
+			Meaning: "The routes of a namespace may take a part of each shared proxy's memory, so that none takes the proxies from all others. With the older routes of its namespace this one takes more: it is not served, as if it were not there. What an analysis goes by is the default.",
+			Mend:    "Use fewer hostnames, matches, regular expressions and backends; delete routes that are not needed; attach the route to a Gateway with proxies of its own (mode: Dedicated); or have the installation's sharedProxy.memoryPerNamespace raised.",
+			From:    []Condition{{route, accepted, "TooMuchForSharedProxies"}},
 		},
 		{
 			ID: "AET2101", Severity: Error, Title: "a backend does not exist",

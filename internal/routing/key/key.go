@@ -116,6 +116,9 @@ func (s Service) Cluster() string {
 	return fmt.Sprintf("%s/%d", s.Service, s.Port)
 }
 
+// Compare orders by the cluster's name.
+func (s Service) Compare(o Service) int { return cmp.Compare(s.Cluster(), o.Cluster()) }
+
 // Anonymous is the same port without a certificate.
 func (s Service) Anonymous() Service { return Service{Service: s.Service, Port: s.Port} }
 

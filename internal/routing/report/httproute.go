@@ -18,6 +18,10 @@ const (
 	ReasonNoEndpoints gatewayv1.RouteConditionReason = "NoEndpoints"
 )
 
+// ReasonTooMuch is why a route is not accepted that takes more of the shared proxies than is
+// left for its namespace.
+const ReasonTooMuch gatewayv1.RouteConditionReason = "TooMuchForSharedProxies"
+
 // Route is what is known of a route at one parent of ours.
 type Route struct {
 	Generation int64

@@ -16,6 +16,7 @@ type Match struct {
 	From        key.Name // the HTTPRoute
 	Hostnames   []string // of the HTTPRoute, in lower case; none: any that its listeners have
 	Rule, Index int
+	Footprint   int64 // of Envoy's memory, in bytes, in each host; an estimate
 }
 
 // Compare is the order in which matches are tried whose routes name the host equally, by

@@ -87,6 +87,7 @@ func Compile(r *gatewayv1.HTTPRoute, resolve Resolver) Set {
 		}
 		for _, m := range matches {
 			m.Created, m.From, m.Hostnames, m.Rule = r.CreationTimestamp.Unix(), from, hostnames, i
+			m.Footprint = m.Route.Footprint()
 			set.Matches = append(set.Matches, m)
 		}
 	}

@@ -2,6 +2,7 @@ package unit
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -15,13 +16,13 @@ import (
 	"aether.io/aether/internal/routing/key"
 	"aether.io/aether/internal/routing/rule"
 	"aether.io/aether/internal/routing/sheet"
-	"aether.io/aether/internal/routing/table"
 	"aether.io/aether/internal/scope"
 )
 
 // route is an HTTPRoute: where it is attached and what it asks for.
 type route struct {
 	Generation int64
+	Created    int64         // Unix seconds
 	Parents    []routeParent // only of Gateways that are ours
 }
 
@@ -31,15 +32,19 @@ type routeParent struct {
 	Scopes []scope.Scope // the one that counts is first
 	Rules  rule.Set      // the same for all but Gateways with a certificate for backends
 	gateway.Attachment
+	to   key.Parent
+	uses []use // that its rules make of Services, whether they are good or not
 }
 
-// computeRoute also hands the route's matches to its hosts, and asks for its clusters.
+func (p routeParent) shared() bool { return slices.ContainsFunc(p.Scopes, scope.Scope.IsSharedPool) }
+
+// computeRoute also asks for room in the shared pool.
 func (u *Units) computeRoute(c *sheet.Cell, n key.Name) route {
 	o, e, there := entry.See[*gatewayv1.HTTPRoute](u.entries, c, n.Object(object.HTTPRoute))
 	if !there {
 		return route{}
 	}
-	out := route{Generation: o.Generation}
+	out := route{Generation: o.Generation, Created: o.CreationTimestamp.Unix()}
 	compiled := map[key.Name]compiled{}
 	for i := range o.Spec.ParentRefs {
 		ref := &o.Spec.ParentRefs[i]
@@ -52,41 +57,22 @@ func (u *Units) computeRoute(c *sheet.Cell, n key.Name) route {
 			continue
 		}
 		rules := u.compile(c, o, as.Gateway, compiled)
-		p := routeParent{*ref, as.Scopes, rules.Set, gateway.Attach(as.Sections, to, o, ref,
+		p := routeParent{Ref: *ref, Scopes: as.Scopes, Rules: rules.Set, to: to, Attachment: gateway.Attach(as.Sections, to, o, ref,
 			func(namespace string) labels.Set { return u.namespaceLabels(c, namespace) },
 			func(port key.Port, host string) string { return u.holder(c, port, host) })}
-		switch {
-		case !p.Rejected.IsZero():
-		case p.Rules.Rejected():
+		for _, s := range rules.uses {
+			p.uses = append(p.uses, use{Gateway: as.Gateway, Of: s})
+		}
+		if p.Rejected.IsZero() && p.Rules.Rejected() {
 			p.Rejected = condition.Problemf(p.Rules.Complaint().Reason, "no rule can be served: rule %s", p.Rules.Complaint().Message)
-		default:
-			for _, s := range p.Sections {
-				u.attached.Put(c, key.Section{Parent: to, Section: s}, n, none{})
-			}
-			for _, s := range rules.uses {
-				u.uses.Put(c, use{Gateway: as.Gateway, Of: s}, n, none{})
-			}
 		}
 		if !as.Served || e.Held {
 			p.Hosts = nil
 		}
-		u.serve(c, n, p)
 		out.Parents = append(out.Parents, p)
 	}
+	u.ask(c, n, out)
 	return out
-}
-
-func (u *Units) serve(c *sheet.Cell, n key.Name, p routeParent) {
-	for _, h := range p.Hosts {
-		u.tables.Routes.Put(c, h, n, table.Contribution{Matches: p.Rules.Matches, Origin: n.Object(object.HTTPRoute)})
-	}
-	if len(p.Hosts) > 0 {
-		for _, b := range p.Rules.Backends {
-			for _, s := range p.Scopes {
-				u.backends.Put(c, key.Placed[key.Service]{Scope: s, Of: b}, n, none{})
-			}
-		}
-	}
 }
 
 // compiled is a route's rules as one Gateway, or all that show no certificate, serve them.

@@ -134,7 +134,7 @@ func (u *Units) reportSection(c *sheet.Cell, as parent, s gateway.Section) (repo
 
 func (u *Units) reportRoute(c *sheet.Cell, n key.Name) none {
 	_, e, there := entry.See[*gatewayv1.HTTPRoute](u.entries, c, n.Object(object.HTTPRoute))
-	r := u.route.Get(c, n)
+	r := u.admitted.Get(c, n)
 	if !there || len(r.Parents) == 0 {
 		return none{}
 	}

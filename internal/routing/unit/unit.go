@@ -5,7 +5,7 @@
 // The parts that stand by themselves have formulas of their own: entry, credential,
 // cluster, table and layer.
 //
-//	class ─► gateway ─► parent ─► offer ─► route ─► host ─► table ─► star, hostScope ─► world
+//	class ─► gateway ─► parent ─► offer ─► route ─► admitted ─► host ─► table ─► star, hostScope ─► world
 //	  set ─────┘│         │                  └─► cluster ────────────────────────────► world
 //	            │         │                        └─► trust ────────────────────────► world
 //	          owner    listener ─► bound, secret, layer ─────────────────────────────► world
@@ -43,6 +43,9 @@ type Config struct {
 	Fronts           bool // each shared Gateway has a site of its own, as the Service in front of it says
 	System           meshconfig.System
 	Collector        layer.Collector
+	// SharedMemory is the bytes that the routes of one namespace may take of each shared
+	// proxy, by estimate; 0: any.
+	SharedMemory int64
 }
 
 // Resource is a resource's place.
@@ -73,6 +76,8 @@ type Units struct {
 	unlisted sheet.Group[key.Name, key.Name, none]                   // by Gateway: the policies whose status has no room for it
 	trusts   sheet.Group[key.Placed[key.Name], string, none]         // by policy: the clusters that need it
 
+	room *sheet.Ledger[string, key.Name, key.Service] // of the shared pool, by the namespace of routes
+
 	class    *sheet.Formula[key.Name, class]
 	gateway  *sheet.Formula[key.Name, ownGateway]
 	born     *sheet.Formula[key.Name, int64]
@@ -82,6 +87,7 @@ type Units struct {
 	offer    *sheet.Formula[key.Parent, offer]
 	listener *sheet.Formula[key.Port, listener]
 	route    *sheet.Formula[key.Name, route]
+	admitted *sheet.Formula[key.Name, route]
 	bound    *sheet.Formula[key.Port, []resource.Name]
 
 	world    sheet.Output[Resource, *resource.Resource]
@@ -114,6 +120,8 @@ func (u *Units) makeFormulas() {
 	u.listener = sheet.NewFormula(s, u.computeListener)
 	u.clusters = cluster.New(s, u.entries, u.credentials, u.config.TrustFile)
 	u.route = sheet.NewFormula(s, u.computeRoute)
+	u.room = newRoom(u.config)
+	u.admitted = sheet.NewFormula(s, u.computeAdmitted)
 	u.tables = table.New(s, u.reach, u.putOne)
 	u.bound = sheet.NewFormula(s, u.computeBound)
 	u.layers = layer.New(s, layer.Config{
@@ -131,7 +139,7 @@ func (u *Units) makeFormulas() {
 	u.entries.Root(object.GatewayClass, sheet.NewFormula(s, u.reportClass))
 	u.entries.Root(object.Gateway, u.parent, sheet.NewFormula(s, u.askFront), sheet.NewFormula(s, u.reportGateway))
 	u.entries.Root(object.ListenerSet, u.set, reportSet)
-	u.entries.Root(object.HTTPRoute, u.route, sheet.NewFormula(s, u.reportRoute))
+	u.entries.Root(object.HTTPRoute, u.admitted, sheet.NewFormula(s, u.reportRoute))
 	u.entries.Root(object.BackendTLSPolicy, reportPolicy)
 	u.entries.Root(object.MeshConfig, sheet.NewFormula(s, u.reportMeshConfig))
 }

@@ -1,0 +1,113 @@
+package unit
+
+import (
+	"fmt"
+	"slices"
+
+	"aether.io/aether/internal/envoy/footprint"
+	"aether.io/aether/internal/object"
+	"aether.io/aether/internal/routing/condition"
+	"aether.io/aether/internal/routing/key"
+	"aether.io/aether/internal/routing/ledger"
+	"aether.io/aether/internal/routing/report"
+	"aether.io/aether/internal/routing/sheet"
+	"aether.io/aether/internal/routing/table"
+)
+
+// newRoom shares what a namespace may take of each shared proxy's memory among its routes,
+// whosever Gateways they attach to: by Gateway, who attaches to somebody else's could take all of
+// it, and who has many Gateways could take it many times. The older go first.
+func newRoom(c Config) *sheet.Ledger[string, key.Name, key.Service] {
+	return sheet.NewLedger[string, key.Name, key.Service](c.SharedMemory, footprint.Cluster, key.Name.Compare)
+}
+
+// ask asks for what a route would take of the shared pool: its matches in each of its hosts,
+// and its clusters, which the routes of a namespace have together.
+func (u *Units) ask(c *sheet.Cell, n key.Name, r route) {
+	if u.config.SharedMemory == 0 {
+		return
+	}
+	bid := ledger.Bid[key.Service]{Age: r.Created}
+	hosts, clusters := map[key.Host]struct{}{}, map[key.Service]struct{}{}
+	for _, p := range r.Parents {
+		if !p.shared() || len(p.Hosts) == 0 {
+			continue
+		}
+		size := int64(footprint.Host)
+		for _, m := range p.Rules.Matches {
+			size += m.Footprint
+		}
+		for _, h := range p.Hosts {
+			if _, twice := hosts[h]; !twice {
+				hosts[h] = struct{}{}
+				bid.Own += size
+			}
+		}
+		for _, b := range p.Rules.Backends {
+			clusters[b] = struct{}{}
+		}
+	}
+	if len(hosts) > 0 {
+		bid.Items = key.Sorted(clusters, key.Service.Compare)
+		u.room.Put(c, n.Namespace, n, bid)
+	}
+}
+
+// computeAdmitted is a route without the parents in the shared pool if there is no room for it.
+// It hands the route's matches to its hosts, and asks for its clusters.
+func (u *Units) computeAdmitted(c *sheet.Cell, n key.Name) route {
+	out := u.route.Get(c, n)
+	out.Parents = slices.Clone(out.Parents)
+	for i := range out.Parents {
+		p := &out.Parents[i]
+		if p.Rejected.IsZero() && p.shared() && len(p.Hosts) > 0 {
+			if p.Rejected = u.lacksRoom(c, n); !p.Rejected.IsZero() {
+				p.Hosts = nil
+			}
+		}
+		if p.Rejected.IsZero() {
+			for _, s := range p.Sections {
+				u.attached.Put(c, key.Section{Parent: p.to, Section: s}, n, none{})
+			}
+			for _, s := range p.uses {
+				u.uses.Put(c, s, n, none{})
+			}
+		}
+		u.serve(c, n, *p)
+	}
+	return out
+}
+
+// lacksRoom is why a route cannot be served by shared proxies. The sum of its namespace is not
+// in it, or each change of a route would change the status of all that are left out.
+func (u *Units) lacksRoom(c *sheet.Cell, n key.Name) condition.Problem {
+	if u.config.SharedMemory == 0 {
+		return condition.Problem{}
+	}
+	has, alone := u.room.Get(c, n.Namespace, n)
+	if has {
+		return condition.Problem{}
+	}
+	why := "with the older routes of namespace " + n.Namespace + " that is more"
+	if alone > u.config.SharedMemory {
+		why = "that is more"
+	}
+	return condition.Problemf(report.ReasonTooMuch, "it would take about %s of the memory of each shared proxy, and %s than the %s that the routes of one namespace may take: "+
+		"give it fewer hostnames, matches, regular expressions or backends, delete routes of the namespace that are not needed, or attach it to a Gateway with proxies of its own",
+		mebibytes(alone), why, mebibytes(u.config.SharedMemory))
+}
+
+func mebibytes(n int64) string { return fmt.Sprintf("%.1fMi", float64(n)/(1<<20)) }
+
+func (u *Units) serve(c *sheet.Cell, n key.Name, p routeParent) {
+	for _, h := range p.Hosts {
+		u.tables.Routes.Put(c, h, n, table.Contribution{Matches: p.Rules.Matches, Origin: n.Object(object.HTTPRoute)})
+	}
+	if len(p.Hosts) > 0 {
+		for _, b := range p.Rules.Backends {
+			for _, s := range p.Scopes {
+				u.backends.Put(c, key.Placed[key.Service]{Scope: s, Of: b}, n, none{})
+			}
+		}
+	}
+}
