@@ -25,7 +25,7 @@ func (c *controller) makeClaim(client *rest.Config) error {
 		return err
 	}
 	c.claim, err = claim.New(claim.Config{
-		Store: api, Namespace: c.f.releaseNamespace, Release: c.f.releaseName,
+		Store: api, Namespace: c.f.releaseNamespace, Release: c.f.releaseName, Watches: claim.Watches{Class: c.f.gatewayClass, Namespaces: c.f.watched()},
 		Able:    func(ctx context.Context, namespace string) (bool, error) { return api.Able(ctx, namespace, account) },
 		OnLoss:  c.overlap,
 		OnReach: c.problems.setClaims,

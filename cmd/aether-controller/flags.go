@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,6 +19,7 @@ import (
 	"aether.io/aether/internal/port"
 	"aether.io/aether/internal/provision"
 	"aether.io/aether/internal/routing"
+	sourcekube "aether.io/aether/internal/source/kube"
 	"aether.io/aether/internal/webhook"
 )
 
@@ -48,6 +50,8 @@ type flags struct {
 	portOffset            uint32
 	releaseNamespace      string
 	releaseName           string
+	gatewayClass          string
+	watchNamespaces       []string // empty: all
 	seed                  bool
 	accessLog             string
 	systemCAFile          string
@@ -105,6 +109,8 @@ func (f *flags) register(cmd *cobra.Command) {
 	s.Uint32Var(&f.portOffset, "port-offset", 0, "added to the port of each listener")
 	s.StringVar(&f.releaseNamespace, "release-namespace", "aether-system", "namespace whose MeshConfig every other inherits")
 	s.StringVar(&f.releaseName, "release-name", "aether", "on a cluster: name of the release, with which the names of ConfigMaps begin that are made for others: <name>-mesh-config, <name>-seeded")
+	s.StringVar(&f.gatewayClass, "gateway-class", "coxswain", "on a cluster: name of the release's GatewayClass; with --watch-namespaces no other is seen")
+	s.StringSliceVar(&f.watchNamespaces, "watch-namespaces", nil, "on a cluster: namespaces whose objects are read and written, beside the release's; empty: all")
 	s.BoolVar(&f.seed, "seed-mesh-config", false, "on a cluster: make an empty MeshConfig default in the release namespace, once: ConfigMap <release-name>-seeded remembers it")
 	s.StringVar(&f.accessLog, "access-log", "", "file of the access log, JSON lines; empty: none")
 	s.StringVar(&f.systemCAFile, "system-ca-file", "/etc/ssl/certs/ca-certificates.crt", "PEM bundle, on the proxies' disks, of the authorities that a BackendTLSPolicy calls System; empty: such policies are refused")
@@ -125,7 +131,7 @@ func (f *flags) register(cmd *cobra.Command) {
 	for _, name := range []string{
 		"kubeconfig", "shared-proxy-selector", "proxy-template", "proxy-overlap", "discovery-ca-mode", "discovery-ca-secret", "discovery-bind",
 		"discovery-port", "discovery-bootstrap-port", "inspect-port", "metrics-bind-address", "health-probe-bind-address", "leader-elect",
-		"release-name", "seed-mesh-config",
+		"release-name", "gateway-class", "watch-namespaces", "seed-mesh-config",
 		"webhook-bind-address", "webhook-certificate-dir", "webhook-configuration", "webhook-server-name", "spire-enabled", "spire-workload-socket",
 	} {
 		cmd.MarkFlagsMutuallyExclusive("directory", name)
@@ -144,6 +150,16 @@ func (f *flags) collector() routing.Collector {
 		c.TrustFile = f.systemCAFile
 	}
 	return c
+}
+
+// watched is the namespaces whose objects are read, sorted; nil: all.
+func (f *flags) watched() []string {
+	if len(f.watchNamespaces) == 0 {
+		return nil
+	}
+	out := append(slices.Clone(f.watchNamespaces), f.releaseNamespace)
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // environment sets the flags that have a variable and were not given.
@@ -177,6 +193,11 @@ func (f *flags) check() error {
 		}
 	}
 	refuse(len(validation.NameIsDNSSubdomain(f.releaseName, false)) > 0, "--release-name %q is not a name", f.releaseName)
+	refuse(len(validation.NameIsDNSSubdomain(f.gatewayClass, false)) > 0, "--gateway-class %q is not a name", f.gatewayClass)
+	for _, n := range f.watchNamespaces {
+		refuse(len(validation.ValidateNamespaceName(n, false)) > 0, "--watch-namespaces: %q is not the name of a namespace", n)
+	}
+	refuse(len(f.watched()) > sourcekube.MaxNamespaces, "--watch-namespaces: %d are more than %d, the release's with them", len(f.watched()), sourcekube.MaxNamespaces)
 	refuse(f.proxyOverlap <= 0, "--proxy-overlap %s is not positive", f.proxyOverlap)
 	memory, err := resource.ParseQuantity(f.sharedMemory)
 	refuse(err != nil || memory.Sign() < 0, "--shared-proxy-memory %q is no quantity of memory", f.sharedMemory)

@@ -94,7 +94,7 @@ func (c *controller) kubernetes() (platform, error) {
 		return platform{}, err
 	}
 	source, err := sourcekube.New(sourcekube.Config{
-		Client: config, Withheld: types.NamespacedName{Namespace: c.f.releaseNamespace, Name: c.f.caSecret}, Seen: c.show(sink, projected), Epochs: epochs, Memory: keeper, Registerer: c.metrics, Log: c.log,
+		Client: config, Namespaces: c.f.watched(), Class: c.f.gatewayClass, Withheld: types.NamespacedName{Namespace: c.f.releaseNamespace, Name: c.f.caSecret}, Seen: c.show(sink, projected), Epochs: epochs, Memory: keeper, Registerer: c.metrics, Log: c.log,
 	})
 	if err != nil {
 		return platform{}, err
@@ -120,7 +120,7 @@ func (c *controller) kubernetes() (platform, error) {
 		return platform{}, err
 	}
 	pods, err := proxypod.New(proxypod.Config{
-		Client: config, Namespace: c.f.releaseNamespace, Shared: c.f.proxySelector, Dedicated: pod.Every,
+		Client: config, Namespace: c.f.releaseNamespace, Shared: c.f.proxySelector, Dedicated: pod.Every, Namespaces: c.f.watched(),
 		Owned:   func(ctx context.Context, w svid.Workload) error { return accounts{c.pipeline, owners}.Owned(ctx, w) },
 		Changed: func() { c.statuses.Pulse() }, Log: c.log,
 	})
@@ -139,7 +139,7 @@ func (c *controller) kubernetes() (platform, error) {
 		return platform{}, err
 	}
 	fronts, err := provision.New(provision.Config{
-		Client: config, Namespace: c.f.releaseNamespace, Selector: selector, Template: template, Overlap: c.f.proxyOverlap,
+		Client: config, Namespace: c.f.releaseNamespace, Namespaces: c.f.watched(), Selector: selector, Template: template, Overlap: c.f.proxyOverlap,
 		OnLack: c.lack, Tell: c.warn, Log: c.log,
 	})
 	if err != nil {

@@ -87,15 +87,15 @@ func (a *API) Delete(ctx context.Context, l *coordinationv1.Lease) error {
 	})
 }
 
-// Able reports whether a service account of a namespace may write statuses of GatewayClasses:
-// every release of Aether may, and nobody who has rights in single namespaces only can give that.
+// Able reports whether a service account of a namespace may ask whom a token stands for: every
+// release of Aether may, and nobody who has rights in single namespaces only can give that.
 func (a *API) Able(ctx context.Context, namespace, account string) (bool, error) {
 	review, err := a.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
 		Spec: authorizationv1.SubjectAccessReviewSpec{
 			User:   "system:serviceaccount:" + namespace + ":" + account,
 			Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
 			ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Verb: "update", Group: "gateway.networking.k8s.io", Resource: "gatewayclasses", Subresource: "status",
+				Verb: "create", Group: "authentication.k8s.io", Resource: "tokenreviews",
 			},
 		},
 	}, metav1.CreateOptions{})

@@ -44,11 +44,13 @@ type Config struct {
 	// Client is required. Its rights: get, create, patch and delete on Services, ServiceAccounts,
 	// Deployments, PodDisruptionBudgets and HorizontalPodAutoscalers, and to list and watch the last four.
 	Client    *rest.Config
-	Namespace string            // required: the release's
-	Selector  map[string]string // required: labels of the shared proxies
-	Template  *pod.Template     // the proxies' pod; nil: Gateways cannot have proxies of their own
-	Overlap   time.Duration     // zero: DefaultOverlap
-	Retry     time.Duration     // zero: DefaultRetry
+	Namespace string // required: the release's
+	// Namespaces are those in which dedicated Gateways are looked for. Empty: all.
+	Namespaces []string
+	Selector   map[string]string // required: labels of the shared proxies
+	Template   *pod.Template     // the proxies' pod; nil: Gateways cannot have proxies of their own
+	Overlap    time.Duration     // zero: DefaultOverlap
+	Retry      time.Duration     // zero: DefaultRetry
 	// OnLack takes why Gateways do not have what they need, all of them whenever that
 	// changes. It must not call the engine. Nil: nobody wants to know.
 	OnLack func(map[key.Name]condition.Problem)
@@ -119,7 +121,7 @@ func New(c Config) (*Engine, error) {
 		fronts: map[key.Name]*front.Front{}, seen: map[key.Name]*corev1.Service{}, ready: map[key.Name]map[string]bool{}, trust: map[string]bool{},
 		built: map[key.Name]built{}, applied: map[inventory.Key]applied{}, told: map[key.Name]string{}, lacks: map[key.Name]condition.Problem{},
 	}
-	e.inventory, err = inventory.New(inventory.Config{Client: c.Client, Changed: e.poke, Log: c.Log})
+	e.inventory, err = inventory.New(inventory.Config{Client: c.Client, Namespaces: c.Namespaces, Changed: e.poke, Log: c.Log})
 	return e, err
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -34,12 +35,14 @@ const (
 	maxRetry = 5 * time.Minute
 )
 
-// Config is what a Watch is made from. All but Log is required.
+// Config is what a Watch is made from. All but Namespaces and Log is required.
 type Config struct {
 	Client    *rest.Config // its rights: list and watch on pods
 	Namespace string       // of the shared pool
 	Shared    string       // label selector of its pods
-	Dedicated string       // label selector of the pods of dedicated Gateways, in all namespaces
+	Dedicated string       // label selector of the pods of dedicated Gateways
+	// Namespaces are those in which there can be dedicated Gateways. Empty: all.
+	Namespaces []string
 	// Owned returns nil for a pod that is one of a dedicated Gateway's proxies: labels are
 	// anybody's to set.
 	Owned   func(context.Context, svid.Workload) error
@@ -51,7 +54,7 @@ type Config struct {
 type Watch struct {
 	c         Config
 	shared    cache.SharedIndexInformer
-	dedicated cache.SharedIndexInformer
+	dedicated map[string]cache.SharedIndexInformer         // by namespace; "": all
 	queue     workqueue.TypedRateLimitingInterface[string] // dedicated pods of which it is not known whose they are; bounded by the pods that there are
 
 	mu    sync.Mutex      // guards owned
@@ -70,13 +73,19 @@ func New(c Config) (*Watch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client of pods: %w", err)
 	}
-	w := &Watch{c: c, owned: map[string]bool{}}
+	w := &Watch{c: c, owned: map[string]bool{}, dedicated: map[string]cache.SharedIndexInformer{}}
 	of := func(namespace, selector string) cache.SharedIndexInformer {
 		return informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace),
 			informers.WithTransform(trim), informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = selector }),
 		).Core().V1().Pods().Informer()
 	}
-	w.shared, w.dedicated = of(c.Namespace, c.Shared), of(metav1.NamespaceAll, c.Dedicated)
+	w.shared = of(c.Namespace, c.Shared)
+	for _, namespace := range c.Namespaces {
+		w.dedicated[namespace] = of(namespace, c.Dedicated)
+	}
+	if len(c.Namespaces) == 0 {
+		w.dedicated[metav1.NamespaceAll] = of(metav1.NamespaceAll, c.Dedicated)
+	}
 	return w, nil
 }
 
@@ -103,15 +112,23 @@ func trim(o any) (any, error) {
 // Run follows the pods until ctx is done. It is called once.
 func (w *Watch) Run(ctx context.Context) error {
 	w.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](minRetry, maxRetry))
-	if err := errors.Join(w.listen(ctx, w.shared, false), w.listen(ctx, w.dedicated, true)); err != nil {
+	err := w.listen(ctx, w.shared, false)
+	synced := []cache.InformerSynced{w.shared.HasSynced}
+	for _, one := range w.dedicated {
+		err = errors.Join(err, w.listen(ctx, one, true))
+		synced = append(synced, one.HasSynced)
+	}
+	if err != nil {
 		return fmt.Errorf("follow pods: %w", err) // only of an informer that runs already
 	}
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() { w.shared.RunWithContext(ctx) })
-	running.Go(func() { w.dedicated.RunWithContext(ctx) })
+	for _, one := range w.dedicated {
+		running.Go(func() { one.RunWithContext(ctx) })
+	}
 	running.Go(func() { // the lists are there, or ctx is done
-		if cache.WaitForCacheSync(ctx.Done(), w.shared.HasSynced, w.dedicated.HasSynced) {
+		if cache.WaitForCacheSync(ctx.Done(), synced...) {
 			w.c.Changed()
 		}
 	})
@@ -160,7 +177,13 @@ func (w *Watch) identify(ctx context.Context) bool {
 		return false
 	}
 	defer w.queue.Done(key)
-	o, there, err := w.dedicated.GetStore().GetByKey(key)
+	namespace, _, _ := strings.Cut(key, "/")
+	from := w.in(namespace)
+	if from == nil {
+		w.queue.Forget(key)
+		return true
+	}
+	o, there, err := from.GetStore().GetByKey(key)
 	p, is := o.(*corev1.Pod)
 	if err != nil || !there || !is || !runs(p) || w.isOwned(p) {
 		w.queue.Forget(key)
@@ -183,6 +206,14 @@ func (w *Watch) identify(ctx context.Context) bool {
 	return true
 }
 
+// in is the informer of dedicated Gateways' pods in a namespace; nil: there can be none.
+func (w *Watch) in(namespace string) cache.SharedIndexInformer {
+	if all := w.dedicated[metav1.NamespaceAll]; all != nil {
+		return all
+	}
+	return w.dedicated[namespace]
+}
+
 func (w *Watch) isOwned(p *corev1.Pod) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -194,8 +225,13 @@ func runs(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning }
 // Running returns the pods that run proxies of a scope, those that are about to end too;
 // known is false until all pods were listed.
 func (w *Watch) Running(s scope.Scope) (pods []fleet.Pod, known bool) {
-	if !w.shared.HasSynced() || !w.dedicated.HasSynced() {
+	if !w.shared.HasSynced() {
 		return nil, false
+	}
+	for _, one := range w.dedicated {
+		if !one.HasSynced() {
+			return nil, false
+		}
 	}
 	namespace, name, dedicated := s.GatewayName()
 	if !dedicated {
@@ -206,7 +242,11 @@ func (w *Watch) Running(s scope.Scope) (pods []fleet.Pod, known bool) {
 		}
 		return pods, true
 	}
-	list, err := w.dedicated.GetIndexer().ByIndex(cache.NamespaceIndex, namespace)
+	from := w.in(namespace)
+	if from == nil {
+		return nil, true
+	}
+	list, err := from.GetIndexer().ByIndex(cache.NamespaceIndex, namespace)
 	if err != nil {
 		return nil, false // there is no such index
 	}

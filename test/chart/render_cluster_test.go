@@ -138,9 +138,13 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"controller.tolerations[0].keys=x":                   "at '/controller/tolerations/0'",
 		"sharedProxy.podLabels.app\\.kubernetes\\.io/name=x": "at '/sharedProxy/podLabels/app.kubernetes.io~1name'",
 		"sharedProxy.drain.timeoutSeconds=5":                 "timeoutSeconds 5 is not longer than delaySeconds 5",
-		"meshConfig.seeder=argocd":                           "at '/meshConfig/seeder': value must be one of 'helm', 'controller'",
-		"gatewayClass.parameters.name=x":                     "at '/gatewayClass/parameters'",
-		"proxy.hostNetwork=true":                             "at '/proxy': additional properties 'hostNetwork' not allowed",
+		"watchNamespaces=shop":                               "at '/watchNamespaces': got string, want array",
+		"watchNamespaces={Shop}":                             "at '/watchNamespaces/0'",
+		"watchNamespaces={shop,shop}":                        "at '/watchNamespaces'",
+		"watchNamespaces={a},gatewayClass.parameters.name=x,gatewayClass.parameters.namespace=b": "gatewayClass.parameters.namespace b is not among watchNamespaces",
+		"meshConfig.seeder=argocd":       "at '/meshConfig/seeder': value must be one of 'helm', 'controller'",
+		"gatewayClass.parameters.name=x": "at '/gatewayClass/parameters'",
+		"proxy.hostNetwork=true":         "at '/proxy': additional properties 'hostNetwork' not allowed",
 	} {
 		if out, err := helm(t, "template", "aether", "../../charts/aether", "--set", value); err == nil || !strings.Contains(out, complaint) {
 			t.Errorf("%s: %v, %s\nwant %s", value, err, out, complaint)
@@ -191,6 +195,78 @@ func TestRightsAreNamed(t *testing.T) {
 				t.Errorf("%s in %+v", word, rule)
 			}
 		}
+	}
+}
+
+// With watchNamespaces the controller has rights there and in its own namespace; elsewhere those to
+// what is in no namespace, and to see that other releases are there.
+func TestRightsEndWithTheNamespacesThatAreWatched(t *testing.T) {
+	all := render(t, "--set", "watchNamespaces={shop,billing},gatewayClass.name=shops,webhook.certificate=self")
+	bound := map[string][]string{}
+	var wide []string
+	for doc := range strings.SplitSeq(all, "\n---\n") {
+		var o struct {
+			rbacv1.ClusterRole
+			RoleRef rbacv1.RoleRef `json:"roleRef"`
+		}
+		if err := yaml.Unmarshal([]byte(doc), &o); err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case o.Kind == "RoleBinding" && o.RoleRef.Kind == "ClusterRole":
+			bound[o.RoleRef.Name] = append(bound[o.RoleRef.Name], o.Namespace)
+		case o.Kind == "ClusterRoleBinding" && o.RoleRef.Name != "aether-controller:aether-system":
+			t.Errorf("%s is bound everywhere", o.RoleRef.Name)
+		case o.Kind == "ClusterRole" && o.Name == "aether-controller:aether-system":
+			for _, r := range o.Rules {
+				for _, resource := range r.Resources {
+					wide = append(wide, strings.Join(append([]string{resource}, r.ResourceNames...), " "))
+				}
+			}
+		}
+	}
+	if diff := cmp.Diff(map[string][]string{"aether-controller-namespaces:aether-system": {"aether-system", "billing", "shop"}}, bound); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	want := []string{
+		"namespaces", "customresourcedefinitions", "gatewayclasses shops", "gatewayclasses/status shops", "tokenreviews", "leases", "subjectaccessreviews",
+		"validatingwebhookconfigurations aether-controller-webhook.aether-system",
+	}
+	if diff := cmp.Diff(want, wide); diff != "" {
+		t.Errorf("everywhere: -want +got:\n%s", diff)
+	}
+}
+
+// Nothing of two releases that is in no namespace has one name.
+func TestTwoReleasesHaveNoNameInCommon(t *testing.T) {
+	names := func(namespace, class string) (out []string) {
+		rendered, err := helm(t, "template", "aether", "../../charts/aether", "--namespace", namespace, "--set", "gatewayClass.name="+class+",watchNamespaces={"+namespace+"-apps}")
+		if err != nil {
+			t.Fatalf("%v\n%s", err, rendered)
+		}
+		for doc := range strings.SplitSeq(rendered, "\n---\n") {
+			var o struct {
+				Kind     string
+				Metadata struct{ Name, Namespace string }
+			}
+			if err := yaml.Unmarshal([]byte(doc), &o); err != nil {
+				t.Fatal(err)
+			}
+			if o.Kind == "" {
+				continue // comments
+			}
+			out = append(out, o.Kind+" "+o.Metadata.Namespace+"/"+o.Metadata.Name)
+		}
+		return out
+	}
+	first := names("team-a", "a")
+	for _, name := range names("team-b", "b") {
+		if slices.Contains(first, name) {
+			t.Errorf("both have %s", name)
+		}
+	}
+	if len(first) < 10 {
+		t.Errorf("a release is %v", first)
 	}
 }
 

@@ -59,6 +59,15 @@ coxswain-controller-discovery.{{ .Release.Namespace }}.svc
 {{ .name }}:{{ .root.Release.Namespace }}
 {{- end }}
 
+{{/* What is watched, the release's own namespace with it, as JSON; [] is all. */}}
+{{- define "aether.watched" -}}
+{{- if .Values.watchNamespaces }}
+{{- append .Values.watchNamespaces .Release.Namespace | uniq | sortAlpha | toJson }}
+{{- else }}
+{{- "[]" }}
+{{- end }}
+{{- end }}
+
 {{/* What every pod of ours has: the pod security standard "restricted". */}}
 {{- define "aether.podSecurity" -}}
 runAsNonRoot: true
@@ -126,6 +135,12 @@ topologySpreadConstraints:
 {{- end }}
 {{- if and .tls.enabled (not .tls.serverName) (regexMatch "^([0-9.]+|\\[.*\\]):[0-9]+$" .endpoint) }}
 {{- fail (printf "otel.endpoint %s is an address, which no certificate's name is compared with: set otel.tls.serverName" .endpoint) }}
+{{- end }}
+{{- end }}
+{{- with .Values.gatewayClass.parameters }}
+{{- $watched := include "aether.watched" $ | fromJsonArray }}
+{{- if and .namespace $watched (not (has .namespace $watched)) }}
+{{- fail (printf "gatewayClass.parameters.namespace %s is not among watchNamespaces, so nothing that is in it would be seen" .namespace) }}
 {{- end }}
 {{- end }}
 {{- with .Values.sharedProxy.drain }}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,9 +38,11 @@ func (k Key) String() string {
 
 // Config is what an Inventory is made from.
 type Config struct {
-	Client  *rest.Config // required; its rights: get, list and watch on the resources of package workload
-	Changed func()       // required: called when something has changed; it must not block
-	Log     *slog.Logger // required
+	Client *rest.Config // required; its rights: get, list and watch on the resources of package workload
+	// Namespaces are those that are looked at. Empty: all.
+	Namespaces []string
+	Changed    func()       // required: called when something has changed; it must not block
+	Log        *slog.Logger // required
 }
 
 // Inventory is the objects that have our label.
@@ -51,7 +54,36 @@ type Inventory struct {
 
 // running is the informers of one Run.
 type running struct {
-	informers map[schema.GroupVersionResource]cache.SharedIndexInformer
+	informers map[feed]cache.SharedIndexInformer
+}
+
+// feed is a resource in a namespace, or in all.
+type feed struct {
+	resource  schema.GroupVersionResource
+	namespace string
+}
+
+// feeds is what there is to follow.
+func (i *Inventory) feeds() []feed {
+	namespaces := i.c.Namespaces
+	if len(namespaces) == 0 {
+		namespaces = []string{metav1.NamespaceAll}
+	}
+	var out []feed
+	for _, resource := range workload.Resources() {
+		for _, namespace := range namespaces {
+			out = append(out, feed{resource, namespace})
+		}
+	}
+	return out
+}
+
+// of is the informer that has what is in a namespace; nil: that is not looked at.
+func (r *running) of(resource schema.GroupVersionResource, namespace string) cache.SharedIndexInformer {
+	if all := r.informers[feed{resource, metav1.NamespaceAll}]; all != nil {
+		return all
+	}
+	return r.informers[feed{resource, namespace}]
 }
 
 // New checks c. It does not call the API.
@@ -68,17 +100,18 @@ func New(c Config) (*Inventory, error) {
 
 // Run follows the objects until ctx is done. It can be called again.
 func (i *Inventory) Run(ctx context.Context) {
-	now := &running{informers: map[schema.GroupVersionResource]cache.SharedIndexInformer{}}
-	factory := metadatainformer.NewFilteredSharedInformerFactory(i.client, 0, metav1.NamespaceAll, func(o *metav1.ListOptions) {
-		o.LabelSelector = front.ManagedByLabel + "=" + front.FieldManager
-	})
-	for _, resource := range workload.Resources() {
-		informer := factory.ForResource(resource).Informer()
+	now := &running{informers: map[feed]cache.SharedIndexInformer{}}
+	var running sync.WaitGroup
+	var synced []cache.InformerSynced
+	for _, f := range i.feeds() {
+		informer := metadatainformer.NewFilteredMetadataInformer(i.client, f.resource, f.namespace, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
+			o.LabelSelector = front.ManagedByLabel + "=" + front.FieldManager
+		}).Informer()
 		errs := errors.Join(
 			informer.SetTransform(trim),
 			informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
 				if ctx.Err() == nil {
-					i.c.Log.Warn("objects of proxies cannot be followed; will retry", logkey.Resource, resource.Resource, logkey.Error, err)
+					i.c.Log.Warn("objects of proxies cannot be followed; will retry", logkey.Resource, f.resource.Resource, logkey.Namespace, f.namespace, logkey.Error, err)
 				}
 			}),
 		)
@@ -86,17 +119,20 @@ func (i *Inventory) Run(ctx context.Context) {
 			AddFunc: func(any) { i.c.Changed() }, UpdateFunc: func(any, any) { i.c.Changed() }, DeleteFunc: func(any) { i.c.Changed() },
 		})
 		if errs = errors.Join(errs, err); errs != nil { // only of one that has been started
-			i.c.Log.Error("follow objects of proxies", logkey.Resource, resource.Resource, logkey.Error, errs)
+			i.c.Log.Error("follow objects of proxies", logkey.Resource, f.resource.Resource, logkey.Error, errs)
 		}
-		now.informers[resource] = informer
+		now.informers[f] = informer
+		synced = append(synced, informer.HasSynced)
 	}
 	i.state.Store(now)
-	factory.Start(ctx.Done())
-	factory.WaitForCacheSync(ctx.Done())
+	for _, informer := range now.informers {
+		running.Go(func() { informer.RunWithContext(ctx) })
+	}
+	cache.WaitForCacheSync(ctx.Done(), synced...)
 	i.c.Changed()
 	<-ctx.Done()
 	i.state.Store(nil)
-	factory.Shutdown()
+	running.Wait()
 }
 
 // trim drops what nobody reads.
@@ -114,9 +150,9 @@ func (i *Inventory) Complete() (missing string, complete bool) {
 	if now == nil {
 		return "every resource", false
 	}
-	for _, resource := range workload.Resources() {
-		if !now.informers[resource].HasSynced() {
-			return resource.Resource, false
+	for _, f := range i.feeds() {
+		if !now.informers[f].HasSynced() {
+			return f.resource.Resource, false
 		}
 	}
 	return "", true
@@ -128,7 +164,11 @@ func (i *Inventory) Get(k Key) *metav1.PartialObjectMetadata {
 	if now == nil {
 		return nil
 	}
-	o, there, err := now.informers[k.Resource].GetStore().GetByKey(k.Namespace + "/" + k.Name)
+	informer := now.of(k.Resource, k.Namespace)
+	if informer == nil {
+		return nil
+	}
+	o, there, err := informer.GetStore().GetByKey(k.Namespace + "/" + k.Name)
 	if err != nil || !there {
 		return nil
 	}
@@ -143,10 +183,10 @@ func (i *Inventory) All() map[Key]*metav1.PartialObjectMetadata {
 	if now == nil {
 		return out
 	}
-	for _, resource := range workload.Resources() {
-		for _, o := range now.informers[resource].GetStore().List() {
+	for f, informer := range now.informers {
+		for _, o := range informer.GetStore().List() {
 			if m, is := o.(*metav1.PartialObjectMetadata); is {
-				out[Key{resource, m.Namespace, m.Name}] = m
+				out[Key{f.resource, m.Namespace, m.Name}] = m
 			}
 		}
 	}

@@ -21,9 +21,9 @@ const definitionResource = "customresourcedefinitions"
 // definitions follows which of our kinds the API server knows: a definition can be
 // missing, of another version, come later or go. It implements cache.ReflectorStore.
 type definitions struct {
-	kinds  map[string]kind // by the definition's name
+	kinds  map[string][]kind // by the definition's name: one, or one for each namespace
 	intake *intake
-	start  func(kind)           // begins to follow a kind
+	start  func(kind)           // begins to follow a kind, or a kind in a namespace
 	stop   func(kind)           // ends it; what is known stays
 	served map[string]types.UID // definitions whose kind is followed
 	stale  map[string]bool      // those whose kind was, and whose objects stay as they were
@@ -39,10 +39,10 @@ func (d *definitions) Update(o any) error {
 	if !ok {
 		return fmt.Errorf("%T came where a CustomResourceDefinition was expected", o)
 	}
-	k, ours := d.kinds[def.Name]
-	if !ours {
+	if len(d.kinds[def.Name]) == 0 {
 		return nil
 	}
+	k := d.kinds[def.Name][0]
 	if uid, followed := d.served[def.Name]; followed && uid != def.UID {
 		d.gone(k, "was replaced by another") // nobody saw it go
 	}
@@ -52,8 +52,10 @@ func (d *definitions) Update(o any) error {
 		d.served[def.Name] = def.UID
 		delete(d.stale, def.Name)
 		d.intake.fault(about(def.Name), source.Warning, mismatch(def))
-		d.intake.expect(k.Name)
-		d.start(k)
+		for _, one := range d.kinds[def.Name] {
+			d.intake.expect(one.feed())
+			d.start(one)
+		}
 	case why == "":
 		d.intake.fault(about(def.Name), source.Warning, mismatch(def))
 	default:
@@ -67,8 +69,8 @@ func (d *definitions) Delete(o any) error {
 	if !ok {
 		return fmt.Errorf("%T came where a CustomResourceDefinition was expected", o)
 	}
-	if k, ours := d.kinds[def.Name]; ours {
-		d.gone(k, "is not installed any more")
+	if list := d.kinds[def.Name]; len(list) > 0 {
+		d.gone(list[0], "is not installed any more")
 	}
 	return nil
 }
@@ -85,7 +87,7 @@ func (d *definitions) Replace(list []any, _ string) error {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(missing)) {
-		d.gone(missing[name], "is not installed")
+		d.gone(missing[name][0], "is not installed")
 	}
 	if !d.listed {
 		d.listed = true
@@ -102,12 +104,16 @@ func (d *definitions) gone(k kind, why string) {
 	if _, followed := d.served[k.definition()]; followed {
 		delete(d.served, k.definition())
 		d.stale[k.definition()] = true
-		d.stop(k)
+		for _, one := range d.kinds[k.definition()] {
+			d.stop(one)
+		}
 	}
 	if d.stale[k.definition()] {
 		why += "; what was last known of its objects stays in effect"
 	}
-	d.intake.forget(k.Name)
+	for _, one := range d.kinds[k.definition()] {
+		d.intake.forget(one.feed())
+	}
 	d.intake.fault(about(k.definition()), source.Refused, why)
 }
 
@@ -152,7 +158,7 @@ func (s *Source) watchDefinitions(ctx context.Context, d *definitions) error {
 	if err != nil {
 		return fmt.Errorf("watch definitions: %w", err)
 	}
-	all := kind{Name: "CustomResourceDefinition", Resource: apiextensionsv1.SchemeGroupVersion.WithResource(definitionResource)}
-	lw := s.listWatch(client, all.Resource.Resource, nil, func(err error) { s.hear(all, err) })
+	all := kind{Name: "CustomResourceDefinition", Cluster: true, Resource: apiextensionsv1.SchemeGroupVersion.WithResource(definitionResource)}
+	lw := s.listWatch(client, all, func(err error) { s.hear(all, err) })
 	return s.reflect(ctx, lw, &apiextensionsv1.CustomResourceDefinition{}, d)
 }

@@ -2,21 +2,18 @@ package kube
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"aether.io/aether/internal/object"
 )
 
 // Health is how well the API is followed.
 type Health struct {
-	Synced  bool          // everything was handed out once
-	Missing []object.Kind // exist and have not been listed yet, sorted
-	Faults  []Fault       // what is wrong at present, sorted
+	Synced  bool     // everything was handed out once
+	Missing []string // kinds that exist and have not been listed yet, or not in a namespace, sorted
+	Faults  []Fault  // what is wrong at present, sorted
 }
 
 // Fault is one thing by which what is in effect may be old: a kind that cannot be followed, has
@@ -42,7 +39,7 @@ func (s *Source) Lacks() error {
 		why = append(why, f.About+" "+f.Message)
 	}
 	if len(h.Missing) > 0 {
-		why = append(why, fmt.Sprintf("not listed yet: %v", h.Missing))
+		why = append(why, "not listed yet: "+listing(h.Missing))
 	}
 	if len(why) == 0 {
 		why = []string{"it is not known yet which kinds there are"}
@@ -50,10 +47,25 @@ func (s *Source) Lacks() error {
 	return fmt.Errorf("the Kubernetes API: %s", strings.Join(why, "; "))
 }
 
+// maxListed bounds the kinds that are named.
+const maxListed = 15
+
+func listing(missing []string) string {
+	named := strings.Join(missing[:min(len(missing), maxListed)], ", ")
+	if more := len(missing) - maxListed; more > 0 {
+		named += fmt.Sprintf(" and %d more", more)
+	}
+	return named
+}
+
 func (in *intake) health() Health {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	h := Health{Synced: in.synced, Missing: slices.Sorted(maps.Keys(in.awaited))}
+	h := Health{Synced: in.synced}
+	for k := range in.awaited {
+		h.Missing = append(h.Missing, k.String())
+	}
+	slices.Sort(h.Missing)
 	for about, p := range in.problems {
 		if in.faults[about] {
 			h.Faults = append(h.Faults, Fault{About: about, Message: p.Message, Since: p.Since})
@@ -83,7 +95,7 @@ func newMetrics(in *intake) *metrics {
 		lists:   prometheus.NewDesc("aether_source_lists_total", "Complete lists of a kind: one at the start, and one each time that a watch could not be taken up where it ended.", kind, nil),
 		errors:  prometheus.NewDesc("aether_source_errors_total", "Lists and watches of a kind that the API server refused or did not answer.", kind, nil),
 		faults:  prometheus.NewDesc("aether_source_faults", "Kinds and definitions that cannot be followed as they should, at present.", nil, nil),
-		reached: prometheus.NewDesc("aether_source_position", "The resourceVersion up to which a resource was followed.", []string{"resource"}, nil),
+		reached: prometheus.NewDesc("aether_source_position", "The resourceVersion up to which a resource was followed, or RESOURCE/NAMESPACE where not all namespaces are watched.", []string{"resource"}, nil),
 	}
 }
 

@@ -32,21 +32,21 @@ func TestWhatCannotBeFollowedIsNamedAndMeasured(t *testing.T) {
 		return kind{}
 	}
 	s.intake.complete()
-	s.intake.expect(object.Gateway)
-	s.intake.expect(object.Service)
-	s.intake.listed(0, object.Service)
+	s.intake.expect(feed{Kind: object.Gateway})
+	s.intake.expect(feed{Kind: object.Service})
+	s.intake.listed(0, feed{Kind: object.Service})
 	s.hear(of(object.Service), nil)
 	s.hear(of(object.Gateway), errors.New("forbidden"))
 	s.intake.report("Secret/shop/pair", source.Refused, "nobody could use it") // of an object: not about how the API is followed
 	if err := s.Lacks(); err == nil || !strings.Contains(err.Error(), "gateways.gateway.networking.k8s.io cannot be followed: forbidden") ||
-		!strings.Contains(err.Error(), "not listed yet: [Gateway]") {
+		!strings.Contains(err.Error(), "not listed yet: Gateway") {
 		t.Errorf("it lacks %v", err)
 	}
 	if h := s.Health(); h.Synced || len(h.Faults) != 1 || !h.Faults[0].Since.Equal(now) {
 		t.Errorf("health %+v", h)
 	}
 
-	s.intake.listed(0, object.Gateway)
+	s.intake.listed(0, feed{Kind: object.Gateway})
 	s.hear(of(object.Gateway), nil)
 	if b := s.intake.collect(); b == nil || !b.Synced {
 		t.Fatalf("batch %+v", b)

@@ -166,14 +166,14 @@ func (in *intake) isAgain() bool {
 
 // ahead fails if the API has not come as far as a position that it had been followed to. A
 // watch from there would say nothing until it has, and nothing of what happened until then.
-func (s *Source) ahead(ctx context.Context, client rest.Interface, resource, at string) error {
+func (s *Source) ahead(ctx context.Context, client rest.Interface, k kind, at string) error {
 	if position(at) == 0 || s.epochs == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	// Without a resourceVersion it is answered from what is stored.
-	list, err := client.Get().Resource(resource).VersionedParams(&metav1.ListOptions{Limit: 1}, metav1.ParameterCodec).Do(ctx).Get()
+	list, err := get(client, k).VersionedParams(&metav1.ListOptions{Limit: 1}, metav1.ParameterCodec).Do(ctx).Get()
 	if err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func (s *Source) ahead(ctx context.Context, client rest.Interface, resource, at 
 		return nil
 	}
 	if s.intake.regress() {
-		s.log.Warn("the API went back to an earlier state: everything is listed anew", logkey.Type, resource,
+		s.log.Warn("the API went back to an earlier state: everything is listed anew", logkey.Type, k.about(),
 			logkey.Version, now.GetResourceVersion())
 	}
 	return apierrors.NewResourceExpired("the API went back to an earlier state") // so the reflector lists

@@ -22,10 +22,10 @@ type intake struct {
 	history   history
 	last      watermark.Mark // as it was handed out
 	positions map[string]uint64
-	fresh     map[object.Kind]time.Time // when each kind was last heard of
-	followed  map[object.Kind]bool      // exist
-	awaited   map[object.Kind]bool      // of those, have not been listed yet
-	ready     bool                      // which kinds exist is known
+	fresh     map[feed]time.Time // when each kind was last heard of
+	followed  map[feed]bool      // exist
+	awaited   map[feed]bool      // of those, have not been listed yet
+	ready     bool               // which kinds exist is known
 	changes   map[object.Key]object.Change
 	lists     map[object.Kind]uint64    // how often each was listed
 	failures  map[object.Kind]uint64    // answers that were errors
@@ -39,8 +39,8 @@ type intake struct {
 
 func newIntake(epoch uint64, now func() time.Time) *intake {
 	return &intake{
-		now: now, wake: make(chan struct{}, 1), history: newHistory(epoch), positions: map[string]uint64{}, fresh: map[object.Kind]time.Time{},
-		followed: map[object.Kind]bool{}, awaited: map[object.Kind]bool{}, lists: map[object.Kind]uint64{}, failures: map[object.Kind]uint64{}, faults: map[string]bool{},
+		now: now, wake: make(chan struct{}, 1), history: newHistory(epoch), positions: map[string]uint64{}, fresh: map[feed]time.Time{},
+		followed: map[feed]bool{}, awaited: map[feed]bool{}, lists: map[object.Kind]uint64{}, failures: map[object.Kind]uint64{}, faults: map[string]bool{},
 		changes: map[object.Key]object.Change{}, problems: map[string]source.Problem{}, told: true,
 	}
 }
@@ -61,10 +61,10 @@ func (in *intake) take(turn uint64, resource, at string, changes []object.Change
 }
 
 // listed says that all of a kind was taken. From then on the kind is complete.
-func (in *intake) listed(turn uint64, k object.Kind) {
+func (in *intake) listed(turn uint64, k feed) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.lists[k]++
+	in.lists[k.Kind]++
 	if turn != in.history.turn {
 		return
 	}
@@ -75,14 +75,14 @@ func (in *intake) listed(turn uint64, k object.Kind) {
 }
 
 // expect says that a kind exists and will be listed.
-func (in *intake) expect(k object.Kind) {
+func (in *intake) expect(k feed) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.followed[k], in.awaited[k] = true, true
 }
 
 // forget says that a kind is not waited for: it does not exist, or no more.
-func (in *intake) forget(k object.Kind) {
+func (in *intake) forget(k feed) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	delete(in.awaited, k)
@@ -99,33 +99,33 @@ func (in *intake) complete() {
 }
 
 // heard notes that the API answered about a kind.
-func (in *intake) heard(k object.Kind) {
+func (in *intake) heard(k feed) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.fresh[k] = in.now()
 }
 
 // failed counts an answer about a kind that was an error.
-func (in *intake) failed(k object.Kind) {
+func (in *intake) failed(k feed) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.failures[k]++
+	in.failures[k.Kind]++
 }
 
 // silence says that a kind is followed no more, so nothing is to be heard of it.
-func (in *intake) silence(k object.Kind) {
+func (in *intake) silence(k feed) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	delete(in.fresh, k)
 }
 
-// freshness is how long ago each kind was heard of.
+// freshness is how long ago each kind was heard of, in the namespace of which that is longest ago.
 func (in *intake) freshness() map[object.Kind]time.Duration {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	out := make(map[object.Kind]time.Duration, len(in.fresh))
 	for k, at := range in.fresh {
-		out[k] = in.now().Sub(at)
+		out[k.Kind] = max(out[k.Kind], in.now().Sub(at))
 	}
 	return out
 }

@@ -25,6 +25,10 @@ type kind struct {
 	New      func() object.Object
 	// Selector leaves objects out that can never be meant.
 	Selector fields.Selector
+	// Cluster says that its objects are in no namespace.
+	Cluster bool
+	// Namespace is the only one that is followed; empty: all are.
+	Namespace string
 	// Trim takes from an object of which we are the only owner what nothing reads, so that
 	// it is not kept. What all kinds have is taken from them anyway.
 	Trim func(object.Object)
@@ -36,6 +40,62 @@ type kind struct {
 // not be there.
 func (k kind) custom() bool {
 	return k.Resource.Group == gatewayv1.GroupName || k.Resource.Group == configv1.GroupName
+}
+
+// feed is a kind, or a kind in one namespace: what is listed and watched by itself.
+type feed struct {
+	Kind      object.Kind
+	Namespace string // empty: all
+}
+
+func (k kind) feed() feed { return feed{k.Name, k.Namespace} }
+
+// String is for people.
+func (f feed) String() string {
+	if f.Namespace == "" {
+		return string(f.Kind)
+	}
+	return string(f.Kind) + " of namespace " + f.Namespace
+}
+
+// about is what to call the feed where it is told what is wrong with it.
+func (k kind) about() string {
+	if k.Namespace == "" {
+		return k.definition()
+	}
+	return k.definition() + " of namespace " + k.Namespace
+}
+
+// position is under what it is kept how far the feed was followed.
+func (k kind) position() string {
+	if k.Namespace == "" {
+		return k.definition()
+	}
+	return k.definition() + "/" + k.Namespace
+}
+
+// within is what to follow of kinds to see nothing but some namespaces, and of the classes one.
+// Without namespaces that is all.
+func within(all []kind, namespaces []string, class string) []kind {
+	if len(namespaces) == 0 {
+		return all
+	}
+	var out []kind
+	for _, k := range all {
+		if k.Name == object.GatewayClass {
+			k.Selector = fields.OneTermEqualSelector("metadata.name", class)
+		}
+		if k.Cluster {
+			out = append(out, k)
+			continue
+		}
+		for _, n := range namespaces {
+			one := k
+			one.Namespace = n
+			out = append(out, one)
+		}
+	}
+	return out
 }
 
 // definition is the name of the kind's CustomResourceDefinition.
@@ -54,8 +114,8 @@ func kinds(withheld types.NamespacedName, crds *crd.Validator) []kind {
 		return corev1.SchemeGroupVersion.WithResource(resource)
 	}
 	return []kind{
-		{Name: object.Namespace, Resource: core("namespaces"), New: func() object.Object { return &corev1.Namespace{} }, Trim: trimNamespace},
-		{Name: object.GatewayClass, Resource: gateway("gatewayclasses"), New: func() object.Object { return &gatewayv1.GatewayClass{} }, Trim: trimGatewayClass},
+		{Name: object.Namespace, Cluster: true, Resource: core("namespaces"), New: func() object.Object { return &corev1.Namespace{} }, Trim: trimNamespace},
+		{Name: object.GatewayClass, Cluster: true, Resource: gateway("gatewayclasses"), New: func() object.Object { return &gatewayv1.GatewayClass{} }, Trim: trimGatewayClass},
 		{Name: object.GatewayParameters, Resource: own("gatewayparameters"), New: anything, Decoder: parameters{crds}},
 		{Name: object.MeshConfig, Resource: own("meshconfigs"), New: anything, Trim: trimMeshConfig, Decoder: meshConfigs{}},
 		{Name: object.ReferenceGrant, Resource: gateway("referencegrants"), New: func() object.Object { return &gatewayv1.ReferenceGrant{} }},

@@ -30,9 +30,20 @@ import (
 // sends a bookmark about every minute.
 const DefaultStale = 3 * time.Minute
 
+// MaxNamespaces bounds the namespaces that are followed by themselves: each costs a watch of
+// every kind, and a position of every kind in each message to a proxy.
+const MaxNamespaces = 65
+
 // Config is what a Source is made from.
 type Config struct {
-	Client *rest.Config // required; its rights: get, list and watch on every kind and on definitions
+	// Client is required. Its rights: get, list and watch on every kind, in all namespaces or in
+	// those that are given, and on definitions.
+	Client *rest.Config
+	// Namespaces are those whose objects are read, at most MaxNamespaces; each is listed and
+	// watched by itself. Empty: all. Namespaces themselves are read all the same, and of
+	// GatewayClasses then only Class.
+	Namespaces []string
+	Class      string
 	// Epochs keeps the epoch of the positions that are handed out. Nil: it is 0, and that the API
 	// was restored from a backup is not noticed.
 	Epochs Epochs
@@ -65,12 +76,21 @@ type Source struct {
 	stale  time.Duration
 	log    *slog.Logger
 	now    func() time.Time
+
+	namespaces []string
+	class      string
 }
 
 // New checks c. It does not call the API.
 func New(c Config) (*Source, error) {
 	if c.Client == nil {
 		return nil, errors.New("a Kubernetes source needs a client configuration")
+	}
+	if len(c.Namespaces) > MaxNamespaces {
+		return nil, fmt.Errorf("a Kubernetes source of %d namespaces: %d is the most", len(c.Namespaces), MaxNamespaces)
+	}
+	if len(c.Namespaces) > 0 && c.Class == "" {
+		return nil, errors.New("a Kubernetes source of some namespaces needs the name of a GatewayClass")
 	}
 	if c.Stale == 0 {
 		c.Stale = DefaultStale
@@ -95,7 +115,7 @@ func New(c Config) (*Source, error) {
 			return nil, fmt.Errorf("register source metrics: %w", err)
 		}
 	}
-	return &Source{config: c.Client, scheme: scheme, intake: in, epochs: c.Epochs, held: c.Withheld, seen: c.Seen, past: &past{memory: c.Memory}, crds: crds, stale: c.Stale, log: c.Log, now: c.Now}, nil
+	return &Source{config: c.Client, scheme: scheme, intake: in, epochs: c.Epochs, held: c.Withheld, seen: c.Seen, past: &past{memory: c.Memory}, crds: crds, stale: c.Stale, log: c.Log, now: c.Now, namespaces: c.Namespaces, class: c.Class}, nil
 }
 
 // Run follows the API until ctx is done, which is no error, and calls sink from this
@@ -112,17 +132,17 @@ func (s *Source) Run(ctx context.Context, sink func(context.Context, source.Batc
 	if err := s.past.recall(ctx, s.intake); err != nil {
 		return nil
 	}
-	f := &followers{source: s, running: &running, kinds: map[object.Kind]*follower{}}
+	f := &followers{source: s, running: &running, kinds: map[feed]*follower{}}
 	d := &definitions{
-		kinds: map[string]kind{}, intake: s.intake, served: map[string]types.UID{}, stale: map[string]bool{},
+		kinds: map[string][]kind{}, intake: s.intake, served: map[string]types.UID{}, stale: map[string]bool{},
 		start: func(k kind) { f.start(ctx, k) }, stop: f.stop,
 	}
-	for _, k := range kinds(s.held, s.crds) {
+	for _, k := range within(kinds(s.held, s.crds), s.namespaces, s.class) {
 		if k.custom() {
-			d.kinds[k.definition()] = k
+			d.kinds[k.definition()] = append(d.kinds[k.definition()], k)
 			continue
 		}
-		s.intake.expect(k.Name)
+		s.intake.expect(k.feed())
 		f.start(ctx, k)
 	}
 	if s.epochs != nil {
@@ -175,10 +195,10 @@ func (s *Source) noteSilence() {
 type followers struct {
 	source  *Source
 	running *sync.WaitGroup
-	kinds   map[object.Kind]*follower
+	kinds   map[feed]*follower
 }
 
-// follower is one kind. Its mirror outlives what fills it, so that a kind that comes back
+// follower is one kind, or a kind in one namespace. Its mirror outlives what fills it, so that a kind that comes back
 // is compared with what was last known of it.
 type follower struct {
 	mirror *mirror
@@ -187,11 +207,11 @@ type follower struct {
 }
 
 func (f *followers) start(ctx context.Context, k kind) {
-	one := f.kinds[k.Name]
+	one := f.kinds[k.feed()]
 	if one == nil {
 		one = &follower{mirror: newMirror(k, f.source.intake, f.source.seen, f.source.past), done: make(chan struct{})}
 		close(one.done)
-		f.kinds[k.Name] = one
+		f.kinds[k.feed()] = one
 	}
 	before, done := one.done, make(chan struct{})
 	one.done = done
@@ -207,9 +227,9 @@ func (f *followers) start(ctx context.Context, k kind) {
 }
 
 func (f *followers) stop(k kind) {
-	if one := f.kinds[k.Name]; one != nil && one.stop != nil {
+	if one := f.kinds[k.feed()]; one != nil && one.stop != nil {
 		one.stop()
 		one.stop = nil
 	}
-	f.source.intake.silence(k.Name)
+	f.source.intake.silence(k.feed())
 }

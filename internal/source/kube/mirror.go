@@ -124,14 +124,14 @@ func (m *mirror) advance(at string, changes []object.Change) {
 	if len(m.doubted) > 0 {
 		at = ""
 	}
-	m.intake.take(m.turn, m.kind.Resource.GroupResource().String(), at, changes)
+	m.intake.take(m.turn, m.kind.position(), at, changes)
 }
 
 // tellListed says that all was taken of a list, what was in doubt with it. The caller holds mu.
 func (m *mirror) tellListed() {
 	if m.unlisted && len(m.doubted) == 0 {
 		m.unlisted = false
-		m.intake.listed(m.turn, m.kind.Name)
+		m.intake.listed(m.turn, m.kind.feed())
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -34,7 +35,7 @@ func (s *Source) follow(ctx context.Context, k kind, into *mirror) error {
 	if err != nil {
 		return fmt.Errorf("watch %s: %w", k.Resource.GroupResource(), err)
 	}
-	lw := s.listWatch(client, k.Resource.Resource, k.Selector, func(err error) { s.hear(k, err) })
+	lw := s.listWatch(client, k, func(err error) { s.hear(k, err) })
 	if !k.custom() {
 		return s.reflect(ctx, lw, k.New(), into)
 	}
@@ -89,13 +90,13 @@ func (s *Source) reflect(ctx context.Context, lw *cache.ListWatch, of runtime.Ob
 // hear notes what the API answers about a kind.
 func (s *Source) hear(k kind, err error) {
 	if err == nil {
-		s.intake.heard(k.Name)
-		s.intake.fault(k.definition(), "", "")
+		s.intake.heard(k.feed())
+		s.intake.fault(k.about(), "", "")
 		return
 	}
-	s.intake.failed(k.Name)
-	if s.intake.fault(k.definition(), source.Warning, fmt.Sprintf("cannot be followed: %v", err)) {
-		s.log.Warn("watch; will retry", logkey.Type, k.definition(), logkey.Error, err)
+	s.intake.failed(k.feed())
+	if s.intake.fault(k.about(), source.Warning, fmt.Sprintf("cannot be followed: %v", err)) {
+		s.log.Warn("watch; will retry", logkey.Type, k.about(), logkey.Error, err)
 	}
 }
 
@@ -116,25 +117,34 @@ func (s *Source) client(gv schema.GroupVersion, custom bool) (rest.Interface, er
 	return rest.RESTClientFor(c)
 }
 
-// listWatch lists and watches a resource, and calls answered with each answer of the API.
-func (s *Source) listWatch(client rest.Interface, resource string, selector fields.Selector, answered func(error)) *cache.ListWatch {
+// get begins a request for a kind's objects.
+func get(client rest.Interface, k kind) *rest.Request {
+	return client.Get().NamespaceIfScoped(k.Namespace, k.Namespace != "").Resource(k.Resource.Resource)
+}
+
+// listWatch lists and watches a kind, and calls answered with each answer of the API.
+func (s *Source) listWatch(client rest.Interface, k kind, answered func(error)) *cache.ListWatch {
+	selector := k.Selector
 	if selector == nil {
 		selector = fields.Everything()
 	}
 	request := func(o metav1.ListOptions) *rest.Request {
 		o.FieldSelector = selector.String()
-		return client.Get().Resource(resource).VersionedParams(&o, metav1.ParameterCodec)
+		return get(client, k).VersionedParams(&o, metav1.ParameterCodec)
 	}
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			ctx, cancel := context.WithTimeout(ctx, listTimeout)
 			defer cancel()
 			list, err := request(o).Do(ctx).Get()
+			if apierrors.IsForbidden(err) && s.absent(ctx, k.Namespace) {
+				list, err = &metav1.List{}, nil
+			}
 			answered(ignoreExpired(err))
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			if err := s.ahead(ctx, client, resource, o.ResourceVersion); err != nil {
+			if err := s.ahead(ctx, client, k, o.ResourceVersion); err != nil {
 				answered(ignoreExpired(err))
 				return nil, err
 			}
@@ -152,6 +162,20 @@ func (s *Source) listWatch(client rest.Interface, resource string, selector fiel
 			}), nil
 		},
 	}
+}
+
+// absent reports whether it is known that there is no such namespace: with it the right to read
+// what is in it goes, too, and then nothing is in it.
+func (s *Source) absent(ctx context.Context, namespace string) bool {
+	if namespace == "" {
+		return false
+	}
+	client, err := s.client(corev1.SchemeGroupVersion, false)
+	if err != nil {
+		return false
+	}
+	err = client.Get().Resource("namespaces").Name(namespace).Do(ctx).Error()
+	return apierrors.IsNotFound(err)
 }
 
 // ignoreExpired returns nil for an answer by which the API asks for a new list, which is
