@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// certificate makes an authority and a certificate of it for localhost.
-func certificate(t *testing.T) (cert, key, ca []byte) {
+// Certificate makes an authority and a certificate of it for a DNS name, as PEM.
+func Certificate(t *testing.T, name string) (cert, key, ca []byte) {
 	t.Helper()
 	root := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "collector's authority"}, IsCA: true, BasicConstraintsValid: true,
@@ -22,7 +22,7 @@ func certificate(t *testing.T) (cert, key, ca []byte) {
 	rootKey := newKey(t)
 	signed := sign(t, root, root, rootKey, rootKey)
 	leaf := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "collector"}, DNSNames: []string{"localhost"},
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "collector"}, DNSNames: []string{name},
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		NotBefore: root.NotBefore, NotAfter: root.NotAfter,
 	}

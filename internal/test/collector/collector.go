@@ -48,7 +48,7 @@ func Start(t *testing.T, c Config) *Collector {
 	tls := ""
 	if c.TLS {
 		out.Host = "localhost"
-		cert, key, ca := certificate(t)
+		cert, key, ca := Certificate(t, "localhost")
 		out.CA = ca
 		write(t, out.path("tls.crt"), cert)
 		write(t, out.path("tls.key"), key)
