@@ -31,7 +31,7 @@ func floor(ctx context.Context, envoyPath string, backend, n, edits int) (sample
 	if err != nil {
 		return sample{}, err
 	}
-	all, err := world(port, backend, n)
+	all, err := world(port, backend, n, false)
 	if err != nil {
 		return sample{}, err
 	}
@@ -92,12 +92,12 @@ func startEnvoy(ctx context.Context, work, path string) (*xds.Server, func(), er
 	return server, func() { _ = cmd.Process.Kill(); _ = cmd.Wait(); cancel(); <-served }, nil
 }
 
-// world is a listener, the clusters with their endpoints, and n scopes.
-func world(port, backend, n int) ([]*resource.Resource, error) {
+// world is a listener, which exports to a collector or not, the clusters with their endpoints, and n scopes.
+func world(port, backend, n int, collector bool) ([]*resource.Resource, error) {
 	models := []interface {
 		Resource() (*resource.Resource, error)
 	}{
-		envoy.Listener{Name: table, Address: "127.0.0.1", Port: uint32(port), Chains: []envoy.Chain{{Name: table, PerHost: true}}},
+		envoy.Listener{Name: table, Address: "127.0.0.1", Port: uint32(port), Chains: []envoy.Chain{{Name: table, PerHost: true, Collector: collector}}},
 		envoy.Scope{Table: table, Host: "*", PerHost: true},
 	}
 	for i := range services {

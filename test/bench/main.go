@@ -33,16 +33,19 @@ func main() {
 	aetherctl := flag.String("aetherctl", "bin/aetherctl", "path of the command; the other programs are beside it")
 	envoy := flag.String("envoy", os.Getenv("AETHER_ENVOY"), "path of Envoy")
 	edits := flag.Int("edits", 40, "routes added at each size")
-	what := flag.String("only", "standalone,routes,burst,rest,meshconfig", "what to measure: standalone, and on Kubernetes a new route, many at once, many at rest, and edits of a MeshConfig (never on a cluster: its proxies are simulated)")
+	what := flag.String("only", "standalone,collector,routes,burst,rest,meshconfig", "what to measure: standalone, requests while a collector is up, down or hung, and on Kubernetes a new route, many at once, many at rest, and edits of a MeshConfig (never on a cluster: its proxies are simulated)")
 	cluster := flag.String("cluster", "", "folder of the test cluster to measure on, with Aether on it; empty: an API server of its own, with processes of this machine")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var err error
 	for one := range strings.SplitSeq(*what, ",") {
-		if one == "standalone" {
+		switch one {
+		case "standalone":
 			err = run(ctx, *aetherctl, *envoy, *edits)
-		} else {
+		case "collector":
+			err = withCollectors(ctx, *envoy)
+		default:
 			err = onKubernetes(ctx, one, *cluster, filepath.Dir(*aetherctl), *envoy, *edits)
 		}
 		if err != nil {
