@@ -93,6 +93,7 @@ func TestTheRuntimeLayerDecidesWhatIsLogged(t *testing.T) {
 			get(port, fmt.Sprintf("/a/%s-grpc-denied-%d?grpc=7", phase, i), "Content-Type: application/grpc")
 			get(port, fmt.Sprintf("/a/%s-grpc-failed-%d?grpc=13", phase, i), "Content-Type: application/grpc+proto")
 			get(port, fmt.Sprintf("/a/%s-not-grpc-%d?grpc=13", phase, i))
+			get(port, fmt.Sprintf("/a/%s-answered-plainly-%d", phase, i), "Content-Type: application/grpc")
 		}
 	}
 	// Until the layer comes nothing is logged; then failures of the first table; then
@@ -112,6 +113,7 @@ func TestTheRuntimeLayerDecidesWhatIsLogged(t *testing.T) {
 		"ns/gw.v1.80/https /a/everything-grpc-denied-1 200",
 		"ns/gw.v1.80/https /a/everything-grpc-failed-1 200",
 		"ns/gw.v1.80/https /a/everything-not-grpc-1 200",
+		"ns/gw.v1.80/https /a/everything-answered-plainly-1 200",
 	}
 	slices.Sort(want)
 	var got []string

@@ -216,6 +216,7 @@ func backend(t *testing.T, name string, h2 bool) envoy.Address {
 		query := q.URL.Query()
 		if g := query.Get("grpc"); g != "" {
 			w.Header().Set("Grpc-Status", g)
+			w.Header().Set("Content-Type", "application/grpc")
 		}
 		var status int
 		if _, err := fmt.Sscan(query.Get("status"), &status); err == nil {

@@ -7,6 +7,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	filev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/file/v3"
+	celv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/filters/cel/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -35,7 +36,11 @@ func (c Config) accessLogs() ([]*accesslogv3.AccessLog, error) {
 	default:
 		return []*accesslogv3.AccessLog{pods}, nil
 	}
-	requests, err := logger(name, c.logFilter(), m)
+	filter, err := c.logFilter()
+	if err != nil {
+		return nil, err
+	}
+	requests, err := logger(name, filter, m)
 	return []*accesslogv3.AccessLog{requests, pods}, err
 }
 
@@ -89,7 +94,8 @@ func (c Config) logLine() *structpb.Struct {
 // logFilter logs, while the table's log is on, every failure and a share of the rest.
 // What a failure is: a status of 500 and above, any response flag, or a gRPC status that
 // OpenTelemetry's conventions call a server error.
-func (c Config) logFilter() *accesslogv3.AccessLogFilter {
+func (c Config) logFilter() (*accesslogv3.AccessLogFilter, error) {
+	failed, err := grpcFailure()
 	return all(
 		percent(AccessLogEnabled+c.Table, 0),
 		anyOf(
@@ -97,15 +103,21 @@ func (c Config) logFilter() *accesslogv3.AccessLogFilter {
 			&accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_ResponseFlagFilter{
 				ResponseFlagFilter: &accesslogv3.ResponseFlagFilter{},
 			}},
-			grpcFailure(),
+			failed,
 			percent(AccessLogSuccess+c.Table, 100),
 		),
-	)
+	), err
 }
 
-// grpcFailure looks at requests that say they are gRPC, because Envoy would make up a
-// gRPC status for any other from its HTTP status.
-func grpcFailure() *accesslogv3.AccessLogFilter {
+// grpcAnswer is an expression for an answer that says it is gRPC, Envoy's own too.
+const grpcAnswer = `"content-type" in response.headers && ` +
+	`response.headers["content-type"].startsWith("application/grpc") && ` +
+	`!response.headers["content-type"].startsWith("application/grpc-web")`
+
+// grpcFailure looks at requests that say they are gRPC and are answered so: for any other
+// Envoy would make up a gRPC status from the HTTP status, for 200 that of a failure.
+func grpcFailure() (*accesslogv3.AccessLogFilter, error) {
+	answer, err := wire.Pack(&celv3.ExpressionFilter{Expression: grpcAnswer})
 	return all(
 		&accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_HeaderFilter{
 			HeaderFilter: &accesslogv3.HeaderFilter{Header: &routev3.HeaderMatcher{
@@ -125,7 +137,13 @@ func grpcFailure() *accesslogv3.AccessLogFilter {
 				accesslogv3.GrpcStatusFilter_DATA_LOSS,
 			}},
 		}},
-	)
+		&accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_ExtensionFilter{
+			ExtensionFilter: &accesslogv3.ExtensionFilter{
+				Name:       "envoy.access_loggers.extension_filters.cel",
+				ConfigType: &accesslogv3.ExtensionFilter_TypedConfig{TypedConfig: answer},
+			},
+		}},
+	), err
 }
 
 // percent passes the share of requests that the runtime key says, and defaultValue of
