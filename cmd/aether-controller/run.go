@@ -64,7 +64,8 @@ type controller struct {
 	problems *problems
 	bundles  bundles
 	replicas *replicas
-	claim    *claim.Claim    // nil: there are no other releases
+	claim    *claim.Claim // nil: there are no other releases
+	release  releaseConfig
 	webhook  *webhook.Server // nil: there is none
 	bundle   *webhook.Bundle // nil: whom API servers trust is not ours to say
 
@@ -104,6 +105,7 @@ type platform struct {
 // Source, attester, sink and what the CA is kept in are the platform's.
 func serve(ctx context.Context, f flags, log *slog.Logger) error {
 	c := &controller{f: f, log: log, metrics: prometheus.NewRegistry(), moments: &journal.Journal{}, refused: newRefused(), bundles: bundles{in: map[string]bool{}}}
+	c.release.namespace = f.releaseNamespace
 	var err error
 	if c.replicas, err = newReplicas(f.releaseNamespace); err != nil {
 		return fmt.Errorf("name of this host: %w", err)
@@ -230,6 +232,7 @@ func (c *controller) take(_ context.Context, b source.Batch) error {
 		defer c.statuses.Pulse()
 	}
 	c.pipeline.Apply(pipeline.Batch{Changes: b.Changes, Mark: b.Mark, Synced: b.Synced, Cause: b.Files, Noticed: b.Noticed})
+	c.release.observe(b.Changes)
 	c.refused.observe(b.Changes)
 	c.delivery.Observe(b.Changes, b.Synced)
 	if b.Synced {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	configv1 "aether.io/aether/api/config/v1"
 	"aether.io/aether/internal/object"
@@ -23,7 +24,7 @@ func (c *controller) makeWebhook() error {
 	}
 	config := webhook.Config{
 		Address: c.f.webhookBind, Certificates: certificates, System: c.f.system,
-		ReleaseNamespace: c.f.releaseNamespace, Release: c.releaseConfig, Log: c.log, Registerer: c.metrics,
+		ReleaseNamespace: c.f.releaseNamespace, Release: c.release.get, Log: c.log, Registerer: c.metrics,
 	}
 	if roots != nil {
 		client, err := clientConfig(c.f.kubeconfig)
@@ -81,9 +82,22 @@ func (c *controller) leadBundle(ctx context.Context) error {
 	return c.bundle.Lead(ctx)
 }
 
-// releaseConfig is the MeshConfig of the release namespace as it is in effect, nil if there is none.
-func (c *controller) releaseConfig() *configv1.MeshConfig {
-	k := object.Key{Kind: object.MeshConfig, Namespace: c.f.releaseNamespace, Name: configv1.MeshConfigName}
-	config, _ := c.pipeline.Object(k).(*configv1.MeshConfig)
-	return config
+// releaseConfig is the MeshConfig of the release namespace as it is in effect. Reviews read it,
+// which are not to wait for what the pipeline is at.
+type releaseConfig struct {
+	namespace string // the release's
+	now       atomic.Pointer[configv1.MeshConfig]
 }
+
+// observe takes changes of objects that are in effect.
+func (r *releaseConfig) observe(changes []object.Change) {
+	for _, c := range changes {
+		if c.Key == (object.Key{Kind: object.MeshConfig, Namespace: r.namespace, Name: configv1.MeshConfigName}) {
+			config, _ := c.Object.(*configv1.MeshConfig)
+			r.now.Store(config)
+		}
+	}
+}
+
+// get returns it, nil if there is none. It is not to be changed.
+func (r *releaseConfig) get() *configv1.MeshConfig { return r.now.Load() }
