@@ -65,7 +65,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	e.begin()
 	defer e.end()
 	var p pace
-	told := ""
+	var failing fault
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	// Exits: ctx is done.
@@ -84,20 +84,19 @@ func (e *Engine) Run(ctx context.Context) error {
 			timer.Reset(wait)
 			continue
 		}
-		err := e.round(ctx, &p)
+		news, err := e.round(ctx, &p, &failing)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if err == nil {
-			p.failures, told, p.next = 0, "", time.Now().Add(e.c.Pause)
+			p.failures, p.next = 0, time.Now().Add(e.c.Pause)
 			continue
 		}
 		wait := p.fail(time.Now())
 		timer.Reset(wait)
-		if told != err.Error() { // the same is told once, not with each try
+		if news { // the same is told once, not with each try
 			e.c.Log.Error("project mesh configuration; will retry", logkey.Error, err, logkey.Wait, wait)
 		}
-		told = err.Error()
 	}
 }
 
@@ -138,8 +137,9 @@ func (e *Engine) due(p *pace) (at time.Time, pending bool) {
 	return time.Time{}, false
 }
 
-// round brings the ConfigMap up to date, if it is not, and tells what became of whom.
-func (e *Engine) round(ctx context.Context, p *pace) error {
+// round brings the ConfigMap up to date, if it is not, and tells what became of whom. news
+// is whether an error is of another kind than that of the round before.
+func (e *Engine) round(ctx context.Context, p *pace, failing *fault) (news bool, err error) {
 	e.mu.Lock()
 	changed := e.changed
 	e.changed = false
@@ -155,8 +155,11 @@ func (e *Engine) round(ctx context.Context, p *pace) error {
 		p.restore(time.Now())
 		e.c.Log.Info("others changed the projected mesh configuration; it was put right", logkey.Object, e.at.String())
 	}
-	e.settle(now, want, err)
-	return err
+	news, tell := failing.next(err)
+	if ctx.Err() == nil { // else that is why, and nothing to tell
+		e.settle(now, want, tell)
+	}
+	return news, err
 }
 
 // apply writes what is to be there. now is what is there after it, nil if that is not known.
