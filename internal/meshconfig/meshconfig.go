@@ -58,11 +58,16 @@ func Load(data []byte) (*configv1.MeshConfig, error) {
 // Judge reads one whole MeshConfig, JSON as an API server sends it, and says all that is
 // wrong with it at once, one sentence for each field that begins with its path: the name
 // first, then the spec in the order of the paths. The MeshConfig is nil if anything is. An
-// error means that the bytes are no MeshConfig at all.
+// error means that the bytes are no MeshConfig at all. Its metadata is not read, nor its status.
 func Judge(object []byte) (c *configv1.MeshConfig, wrong []string, err error) {
-	c, name, fields, err := read(object)
+	in, name, err := open(object)
 	if err != nil {
 		return nil, nil, err
+	}
+	c = &configv1.MeshConfig{TypeMeta: in.TypeMeta}
+	var fields []configv1.FieldError
+	if in.hasSpec() {
+		c.Spec, c.UnknownFields, fields = decode(in.Spec)
 	}
 	if name != "" {
 		wrong = append(wrong, name)
@@ -76,26 +81,39 @@ func Judge(object []byte) (c *configv1.MeshConfig, wrong []string, err error) {
 	return c, nil, nil
 }
 
+// document is what is looked at of an object before all of it is read.
+type document struct {
+	metav1.TypeMeta `json:",inline"`
+	Metadata        struct {
+		Name string `json:"name"`
+	} `json:"metadata"`
+	Spec json.RawMessage `json:"spec"`
+}
+
+func (d document) hasSpec() bool { return len(d.Spec) > 0 && string(d.Spec) != "null" }
+
+// open looks at an object in JSON. What is wrong with its name is in name.
+func open(js []byte) (in document, name string, err error) {
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(js, &in); err != nil {
+		return in, "", fmt.Errorf("read MeshConfig: %w", err)
+	}
+	if want := configv1.GroupVersion().String(); in.APIVersion != want || in.Kind != configv1.KindMeshConfig {
+		return in, "", fmt.Errorf("read MeshConfig: want %s %s, got %.64q %.64q", want, configv1.KindMeshConfig, in.APIVersion, in.Kind)
+	}
+	if in.Metadata.Name != configv1.MeshConfigName {
+		name = fmt.Sprintf("metadata.name: want %q, got %.253q", configv1.MeshConfigName, in.Metadata.Name)
+	}
+	return in, name, nil
+}
+
 // read reads an object from JSON. What is wrong with its name is in name, what is wrong with
 // its spec in fields; c has no spec then.
 func read(js []byte) (c *configv1.MeshConfig, name string, fields []configv1.FieldError, err error) {
-	var in struct {
-		metav1.TypeMeta `json:",inline"`
-		Metadata        struct {
-			Name string `json:"name"`
-		} `json:"metadata"`
-		Spec json.RawMessage `json:"spec"`
+	in, name, err := open(js)
+	if err != nil {
+		return nil, "", nil, err
 	}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(js, &in); err != nil {
-		return nil, "", nil, fmt.Errorf("read MeshConfig: %w", err)
-	}
-	if want := configv1.GroupVersion().String(); in.APIVersion != want || in.Kind != configv1.KindMeshConfig {
-		return nil, "", nil, fmt.Errorf("read MeshConfig: want %s %s, got %q %q", want, configv1.KindMeshConfig, in.APIVersion, in.Kind)
-	}
-	if in.Metadata.Name != configv1.MeshConfigName {
-		name = fmt.Sprintf("metadata.name: want %q, got %q", configv1.MeshConfigName, in.Metadata.Name)
-	}
-	if len(in.Spec) > 0 && string(in.Spec) != "null" {
+	if in.hasSpec() {
 		if _, _, fields = decode(in.Spec); len(fields) > 0 {
 			return nil, name, fields, nil
 		}

@@ -230,7 +230,7 @@ func TestJudgeSaysEverythingThatIsWrong(t *testing.T) {
 			}
 		})
 	}
-	for _, in := range []string{"", "{", "7", "null", `{"kind": "MeshConfig"}`, `{"apiVersion": "config.aether.io/v2", "kind": "MeshConfig"}`, head + `"default", "labels": 7}}`} {
+	for _, in := range []string{"", "{", "7", "null", `{"kind": "MeshConfig"}`, `{"apiVersion": "config.aether.io/v2", "kind": "MeshConfig"}`, head + `7}}`} {
 		if c, wrong, err := meshconfig.Judge([]byte(in)); err == nil {
 			t.Errorf("%s: got %v, %v, want an error", in, c, wrong)
 		}

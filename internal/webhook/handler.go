@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,10 +17,12 @@ const Path = "/validate"
 
 // The bounds of a review. An object that can be stored has 1.5 MiB at most, and a review of an
 // update has two. A body above small waits for one of few places, so that strangers who send
-// large ones hold up each other and no review of ordinary size. One takes up to sixty times its
-// size while it is judged, and a MeshConfig of ordinary size is no thousandth of it.
+// large ones hold up each other and no review of ordinary size. Of a body there are up to three
+// copies while it is judged; of a spec, which is taken apart, up to sixty times its size, so one that
+// has no ordinary size is refused as it is.
 const (
-	maxBody  = 4 << 20
+	maxBody  = 2*(3<<19) + 256<<10
+	maxSpec  = 256 << 10 // as much as Kubernetes takes of annotations
 	small    = 64 << 10
 	maxLarge = 1            // bodies above small that are in memory at once
 	wait     = deadline / 2 // for a place
@@ -108,8 +111,10 @@ func (h *handler) read(w http.ResponseWriter, r *http.Request) (body []byte, cod
 	case <-ctx.Done(): // or the caller has gone
 		return nil, http.StatusServiceUnavailable, errors.New("too many large reviews at once")
 	}
-	rest, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1-int64(len(body))))
-	body = append(body, rest...)
+	whole := bytes.NewBuffer(make([]byte, 0, max(r.ContentLength, 2*small)+bytes.MinRead)) // at once, and not by doubling
+	whole.Write(body)
+	_, err = whole.ReadFrom(io.LimitReader(r.Body, maxBody+1-int64(len(body))))
+	body = whole.Bytes()
 	switch {
 	case err != nil:
 		<-h.large

@@ -63,7 +63,7 @@ func TestWhatIsNoReviewIsRefused(t *testing.T) {
 		}), `got "v1" "Pod"`, 400},
 		"an object that goes very deep":   {strings.Replace(body(t, good), `"spec":{}`, `"spec":`+deep, 1), "exceeded max depth", 400},
 		"as large as may be, and no JSON": {strings.Repeat("x", maxBody), "read AdmissionReview", 400},
-		"larger":                          {strings.Repeat("x", maxBody+1), "at most 4194304 bytes", 413},
+		"larger":                          {strings.Repeat("x", maxBody+1), "at most 3407872 bytes", 413},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if code, text := r.post(strings.NewReader(tc.body)); code != tc.code || !strings.Contains(text, tc.want) {
@@ -111,7 +111,9 @@ func TestALargeReviewIsJudged(t *testing.T) {
 	r := start(t, Config{System: on})
 	padding := strings.Repeat("x", 1<<20)
 	for range maxLarge + 2 { // a place is given back
-		got := r.ask(review("UPDATE", object("shop", "default", fmt.Sprintf(`{"padding":%q,"proxy":{"traceSampleRate":2}}`, padding)), object("shop", "default", fmt.Sprintf(`{"padding":%q}`, padding))))
+		old := object("shop", "default", "{}")
+		old = bytes.Replace(old, []byte(`"metadata":{`), fmt.Appendf(nil, `"metadata":{"padding":%q,`, padding), 1)
+		got := r.ask(review("UPDATE", bytes.Replace(old, []byte(`"spec":{}`), []byte(`"spec":{"proxy":{"traceSampleRate":2}}`), 1), old))
 		if got.Allowed || !strings.Contains(got.Result.Message, "spec.proxy.traceSampleRate") {
 			t.Fatalf("%+v", got)
 		}

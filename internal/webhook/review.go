@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kjson "sigs.k8s.io/json"
 
 	configv1 "aether.io/aether/api/config/v1"
 	"aether.io/aether/internal/meshconfig"
@@ -44,10 +47,27 @@ type judge struct {
 	release   func() *configv1.MeshConfig // its MeshConfig as it is in effect, nil if there is none
 }
 
+// asked is what is read of an AdmissionReview: strangers send the rest for nothing.
+type asked struct {
+	metav1.TypeMeta `json:",inline"`
+	Request         *request `json:"request"`
+}
+
+type request struct {
+	UID         types.UID               `json:"uid"`
+	Kind        metav1.GroupVersionKind `json:"kind"`
+	SubResource string                  `json:"subResource"`
+	Name        string                  `json:"name"`
+	Namespace   string                  `json:"namespace"`
+	Operation   admissionv1.Operation   `json:"operation"`
+	Object      json.RawMessage         `json:"object"`
+	OldObject   json.RawMessage         `json:"oldObject"`
+}
+
 // review answers a review as bytes, and says what became of it. An error means that the bytes
 // are no review that can be answered; it is for whoever sent them.
 func (j judge) review(body []byte) (answer []byte, result string, err error) {
-	var in admissionv1.AdmissionReview
+	var in asked
 	if err := json.Unmarshal(body, &in); err != nil {
 		return nil, resultMalformed, fmt.Errorf("read AdmissionReview: %w", err)
 	}
@@ -80,7 +100,7 @@ func (j judge) review(body []byte) (answer []byte, result string, err error) {
 
 // respond judges one request. What is neither made nor changed, as in a deletion, is none of
 // ours to judge.
-func (j judge) respond(r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+func (j judge) respond(r *request) (*admissionv1.AdmissionResponse, error) {
 	gk := configv1.GroupVersion().WithKind(configv1.KindMeshConfig)
 	if r.Kind.Group != gk.Group || r.Kind.Version != gk.Version || r.Kind.Kind != gk.Kind {
 		return nil, fmt.Errorf("want a request for %s, got %.64q %.64q %.64q", gk, r.Kind.Group, r.Kind.Version, r.Kind.Kind)
@@ -88,17 +108,24 @@ func (j judge) respond(r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionR
 	if r.SubResource != "" || r.Operation != admissionv1.Create && r.Operation != admissionv1.Update {
 		return &admissionv1.AdmissionResponse{Allowed: true}, nil
 	}
-	if len(r.Object.Raw) == 0 {
+	if len(r.Object) == 0 || string(r.Object) == "null" {
 		return nil, fmt.Errorf("%.64q without an object", r.Operation)
 	}
-	c, wrong, err := meshconfig.Judge(r.Object.Raw)
+	if spec := specOf(r.Object); len(spec) > maxSpec {
+		wrong := []string{fmt.Sprintf("spec: has %d bytes, want %d at most", len(spec), maxSpec)}
+		if r.Operation == admissionv1.Update && bytes.Equal(spec, specOf(r.OldObject)) {
+			return &admissionv1.AdmissionResponse{Allowed: true, Warnings: wrong}, nil
+		}
+		return &admissionv1.AdmissionResponse{Result: refusal(r.Name, wrong)}, nil
+	}
+	c, wrong, err := meshconfig.Judge(r.Object)
 	switch {
 	case err != nil:
 		return nil, err
 	case len(wrong) == 0:
 		c.Namespace = r.Namespace // which an object may leave out
 		return &admissionv1.AdmissionResponse{Allowed: true, Warnings: bounded(j.warnings(c))}, nil
-	case r.Operation == admissionv1.Update && sameSpec(r.Object.Raw, r.OldObject.Raw):
+	case r.Operation == admissionv1.Update && sameSpec(r.Object, r.OldObject):
 		// It is bad already, and could otherwise not even lose a label or a finalizer.
 		return &admissionv1.AdmissionResponse{Allowed: true, Warnings: bounded(wrong)}, nil
 	}
@@ -158,10 +185,25 @@ func refusal(name string, wrong []string) *metav1.Status {
 	return s
 }
 
-// sameSpec reports whether two objects say the same in their specs.
-func sameSpec(a, b []byte) bool {
-	var one, two struct {
-		Spec any `json:"spec"`
+// specOf is an object's spec as it is written, nil if there is none. An API server writes the same
+// spec always the same.
+func specOf(object []byte) json.RawMessage {
+	var in struct {
+		Spec json.RawMessage `json:"spec"`
 	}
-	return json.Unmarshal(a, &one) == nil && json.Unmarshal(b, &two) == nil && reflect.DeepEqual(one.Spec, two.Spec)
+	if len(object) == 0 || kjson.UnmarshalCaseSensitivePreserveInts(object, &in) != nil { // as it is judged
+		return nil
+	}
+	return in.Spec
+}
+
+// sameSpec reports whether two objects say the same in their specs, the first of which is no
+// longer than a spec may be.
+func sameSpec(a, b []byte) bool {
+	one, two := specOf(a), specOf(b)
+	if bytes.Equal(one, two) {
+		return len(b) > 0
+	}
+	var x, y any
+	return len(two) <= maxSpec && json.Unmarshal(one, &x) == nil && json.Unmarshal(two, &y) == nil && reflect.DeepEqual(x, y)
 }
