@@ -149,16 +149,16 @@ func (w *Watch) listen(ctx context.Context, i cache.SharedIndexInformer, identif
 		w.c.Changed()
 	}
 	_, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: changed, UpdateFunc: func(_, o any) { changed(o) },
+		AddFunc: changed, UpdateFunc: func(before, o any) {
+			was, is := before.(*corev1.Pod)
+			now, also := o.(*corev1.Pod)
+			if is && also && was.UID != now.UID { // the end of one and the start of another, seen at once
+				w.disown(was)
+			}
+			changed(o)
+		},
 		DeleteFunc: func(o any) {
-			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
-				o = gone.Obj
-			}
-			if p, ok := o.(*corev1.Pod); ok {
-				w.mu.Lock()
-				delete(w.owned, string(p.UID))
-				w.mu.Unlock()
-			}
+			w.disown(o)
 			w.c.Changed()
 		},
 	})
@@ -199,10 +199,9 @@ func (w *Watch) identify(ctx context.Context) bool {
 		return true
 	}
 	w.queue.Forget(key)
-	w.mu.Lock()
-	w.owned[string(p.UID)] = true
-	w.mu.Unlock()
-	w.c.Changed()
+	if w.own(from, key, p) {
+		w.c.Changed()
+	}
 	return true
 }
 
@@ -212,6 +211,30 @@ func (w *Watch) in(namespace string) cache.SharedIndexInformer {
 		return all
 	}
 	return w.dedicated[namespace]
+}
+
+// own notes that a pod is ours, unless it has gone meanwhile: that may have been told already.
+// If it goes later, that is told after this.
+func (w *Watch) own(from cache.SharedIndexInformer, key string, p *corev1.Pod) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	o, there, err := from.GetStore().GetByKey(key)
+	if now, is := o.(*corev1.Pod); err != nil || !there || !is || now.UID != p.UID {
+		return false
+	}
+	w.owned[string(p.UID)] = true
+	return true
+}
+
+func (w *Watch) disown(o any) {
+	if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
+		o = gone.Obj
+	}
+	if p, ok := o.(*corev1.Pod); ok {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.owned, string(p.UID))
+	}
 }
 
 func (w *Watch) isOwned(p *corev1.Pod) bool {

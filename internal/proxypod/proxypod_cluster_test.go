@@ -59,9 +59,18 @@ func TestRunningPodsAreKnownAsSoonAsTheyAreOurs(t *testing.T) {
 	var mu sync.Mutex // guards ours
 	ours := map[string]bool{"web-1": true}
 	changed := make(chan struct{}, 1)
+	asked, answer := make(chan struct{}), make(chan struct{}) // about gone-1
 	w, err := proxypod.New(proxypod.Config{
 		Client: server.Config, Namespace: namespace, Shared: "proxy=shared", Dedicated: "proxy=dedicated",
-		Owned: func(_ context.Context, p svid.Workload) error {
+		Owned: func(ctx context.Context, p svid.Workload) error {
+			if p.Pod.Name == "gone-1" {
+				close(asked)
+				select {
+				case <-answer:
+				case <-ctx.Done():
+				}
+				return ctx.Err()
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			if !ours[p.Pod.Name] {
@@ -89,6 +98,9 @@ func TestRunningPodsAreKnownAsSoonAsTheyAreOurs(t *testing.T) {
 		cancel()
 		if err := <-done; !errors.Is(err, context.Canceled) {
 			t.Errorf("Run: %v", err)
+		}
+		if n := w.Leaked(); n > 0 {
+			t.Errorf("%d pods that are gone are kept", n)
 		}
 	}()
 	gateway, err := scope.Gateway(namespace, "web")
@@ -140,4 +152,38 @@ func TestRunningPodsAreKnownAsSoonAsTheyAreOurs(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("it has ended", gateway, "map[web-2:false]")
+
+	// One that ends while it is asked whose it is.
+	create("gone-1", of("gone"))
+	select {
+	case <-asked:
+	case <-time.After(patience):
+		t.Fatal("nobody asks whose gone-1 is")
+	}
+	remove := `{"metadata":{"finalizers":null}}`
+	if _, err := pods.Patch(t.Context(), "gone-1", "application/merge-patch+json", []byte(remove), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := pods.Delete(t.Context(), "gone-1", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	for w.Stored(namespace + "/gone-1") {
+		select {
+		case <-changed:
+		case <-deadline.C:
+			t.Fatal("gone-1 is still there")
+		}
+	}
+	close(answer)
+	create("last-1", of("last"))
+	mu.Lock()
+	ours["last-1"] = true
+	mu.Unlock()
+	last, err := scope.Gateway(namespace, "last")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want("who was asked about after it", last, "map[last-1:false]")
 }
