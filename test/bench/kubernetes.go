@@ -22,7 +22,7 @@ const (
 	storm     = time.Minute
 )
 
-func onKubernetes(ctx context.Context, what, cluster, programs, envoy string, edits int) error {
+func onKubernetes(ctx context.Context, what, cluster, programs, envoy string, edits, writers int) error {
 	r, stop, err := system(ctx, cluster, programs, envoy)
 	if err != nil {
 		return err
@@ -37,7 +37,7 @@ func onKubernetes(ctx context.Context, what, cluster, programs, envoy string, ed
 	case "burst":
 		return kube.AtOnce(ctx, r, os.Stdout, atOnce)
 	case "meshconfig":
-		return kube.MeshConfigs(ctx, r, os.Stdout, simulated, edits, perSecond, storm)
+		return kube.MeshConfigs(ctx, r, os.Stdout, simulated, edits, kube.Storm{PerSecond: perSecond, Writers: writers, Lasts: storm})
 	case "rest":
 		return kube.AtRest(ctx, r, os.Stdout, atRest, resting)
 	}

@@ -35,6 +35,7 @@ func main() {
 	edits := flag.Int("edits", 40, "routes added at each size")
 	what := flag.String("only", "standalone,collector,routes,burst,rest,meshconfig", "what to measure: standalone, requests while a collector is up, down or hung, and on Kubernetes a new route, many at once, many at rest, and edits of a MeshConfig (never on a cluster: its proxies are simulated)")
 	cluster := flag.String("cluster", "", "folder of the test cluster to measure on, with Aether on it; empty: an API server of its own, with processes of this machine")
+	writers := flag.Int("writers", 4, "edits of a MeshConfig that are under way at a time in a storm")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -46,7 +47,7 @@ func main() {
 		case "collector":
 			err = withCollectors(ctx, *envoy)
 		default:
-			err = onKubernetes(ctx, one, *cluster, filepath.Dir(*aetherctl), *envoy, *edits)
+			err = onKubernetes(ctx, one, *cluster, filepath.Dir(*aetherctl), *envoy, *edits, *writers)
 		}
 		if err != nil {
 			fmt.Fprintf(os.Stderr, "bench %s: %v\n", one, err)

@@ -26,7 +26,6 @@ import (
 const (
 	second   = "proxy-2" // with an Envoy, beside the rig's own
 	rateKey  = "/web/80" // what the runtime key of the Gateway's rate ends in
-	writers  = 8         // edits under way at a time
 	settling = time.Minute
 )
 
@@ -126,9 +125,16 @@ func (f *fleet) await(ctx context.Context, rate int, at time.Time) ([]time.Durat
 	}
 }
 
+// Storm is many edits of one object.
+type Storm struct {
+	PerSecond int
+	Writers   int // edits under way at a time, each of which waits for its answer; many are in each other's way
+	Lasts     time.Duration
+}
+
 // MeshConfigs edits a MeshConfig that so many simulated proxies and two real ones run, one
 // edit at a time and then in a storm, and reports how long it took to be run and to be told.
-func MeshConfigs(ctx context.Context, r *rig.Rig, out io.Writer, simulated, edits, perSecond int, storm time.Duration) error {
+func MeshConfigs(ctx context.Context, r *rig.Rig, out io.Writer, simulated, edits int, storm Storm) error {
 	if err := r.API.Create(ctx, &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: rig.Namespace, Name: "web"}, Spec: gatewayv1.GatewaySpec{
 		GatewayClassName: "coxswain", Listeners: []gatewayv1.Listener{{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType}},
 	}}); err != nil {
@@ -161,7 +167,7 @@ func MeshConfigs(ctx context.Context, r *rig.Rig, out io.Writer, simulated, edit
 	if err := oneByOne(ctx, r, out, f, edits); err != nil {
 		return err
 	}
-	return inAStorm(ctx, r, out, f, perSecond, storm)
+	return inAStorm(ctx, r, out, f, storm)
 }
 
 func meshConfig(rate uint32) *configv1.MeshConfig {
@@ -229,8 +235,9 @@ func oneByOne(ctx context.Context, r *rig.Rig, out io.Writer, f *fleet, edits in
 	return nil
 }
 
-// inAStorm edits so many times a second, and then once more.
-func inAStorm(ctx context.Context, r *rig.Rig, out io.Writer, f *fleet, perSecond int, storm time.Duration) error {
+// inAStorm edits so many times a second, and once more when all of these have been answered: that
+// is the last.
+func inAStorm(ctx context.Context, r *rig.Rig, out io.Writer, f *fleet, storm Storm) error {
 	before, err := r.Usage(ctx)
 	if err != nil {
 		return err
@@ -241,28 +248,33 @@ func inAStorm(ctx context.Context, r *rig.Rig, out io.Writer, f *fleet, perSecon
 	}
 	due := make(chan int)
 	var editors sync.WaitGroup
-	var mu sync.Mutex // guards failed and done
+	var mu sync.Mutex // guards failed, done and refused
 	var failed error
-	done := 0
-	for range writers {
+	done, refused := 0, 0
+	for range storm.Writers {
 		editors.Go(func() {
 			for i := range due {
 				err := edit(ctx, r, i%100)
 				mu.Lock()
-				failed = errors.Join(failed, err)
-				done++
+				if err == nil {
+					done++
+				} else {
+					failed = err
+					refused++
+				}
 				mu.Unlock()
 			}
 		})
 	}
 	began := time.Now()
-	tick := time.NewTicker(time.Second / time.Duration(perSecond))
-	defer tick.Stop()
 	var half rig.Usage
-	for i := 0; time.Since(began) < storm && ctx.Err() == nil; i++ {
-		<-tick.C
+	// An edit that is late is made up for, so that the rate is reached if it can be.
+	for i := 0; time.Since(began) < storm.Lasts && ctx.Err() == nil; i++ {
+		if wait := time.Until(began.Add(time.Duration(i) * time.Second / time.Duration(storm.PerSecond))); wait > 0 && run.Sleep(ctx, wait) != nil {
+			break
+		}
 		due <- i
-		if half.RSS == 0 && time.Since(began) > storm/2 {
+		if half.RSS == 0 && time.Since(began) > storm.Lasts/2 {
 			if half, err = r.Usage(ctx); err != nil {
 				return err
 			}
@@ -271,8 +283,8 @@ func inAStorm(ctx context.Context, r *rig.Rig, out io.Writer, f *fleet, perSecon
 	close(due)
 	editors.Wait()
 	took := time.Since(began)
-	if failed != nil {
-		return failed
+	if done == 0 {
+		return errors.Join(errors.New("no edit of the storm was taken"), failed)
 	}
 	if err := edit(ctx, r, 100); err != nil {
 		return err
@@ -294,7 +306,10 @@ func inAStorm(ctx context.Context, r *rig.Rig, out io.Writer, f *fleet, perSecon
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%d edits in %s (%.0f a second), then one more\n", done, took.Round(time.Second), float64(done)/took.Seconds())
+	fmt.Fprintf(out, "%d edits in %s (%.0f a second; asked for %d a second, by %d writers), then one more\n", done, took.Round(time.Second), float64(done)/took.Seconds(), storm.PerSecond, storm.Writers)
+	if refused > 0 {
+		fmt.Fprintf(out, "  beside these %d were not taken, the last: %v\n", refused, failed)
+	}
 	fmt.Fprintf(out, "  all run the last after %s, status says so after %s\n", slices.Max(each).Round(time.Millisecond), when.Sub(at).Round(time.Millisecond))
 	fmt.Fprintf(out, "  status writes %.0f; controller: CPU %s, RSS %d MiB before, %d at half, %d after\n",
 		wrote-writes, (after.CPU - before.CPU).Round(10*time.Millisecond), before.RSS>>20, half.RSS>>20, after.RSS>>20)
