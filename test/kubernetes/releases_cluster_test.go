@@ -268,6 +268,21 @@ func TestSeveralReleasesInOneCluster(t *testing.T) {
 	r.eventually("the younger is ready", func(ctx context.Context) bool { return c.ready(ctx) && c.leads(ctx) })
 	r.eventually("its Gateway", func(context.Context) bool { return r.accepted("shop", "c") })
 	c.keepsTo("c", "team-c", "shop")
+
+	// The values of another one change to what that has. Its new replica waits, and the old one goes on.
+	r.install("team-b", "watchNamespaces={billing,shop}", "gatewayClass.name=b", "webhook.enabled=false")
+	next := r.startRelease("release-b-next", "team-b")
+	r.eventually("what is to be watched names the other", func(ctx context.Context) bool {
+		text := next.readiness(ctx)
+		return strings.Contains(text, "release aether of namespace team-c") && strings.Contains(text, "namespace shop")
+	})
+	r.kubectl("", "patch", "meshconfig", "default", "--namespace=billing", "--type=merge", "-p", `{"spec":{"proxy":{"accessLogSuccessSampleRate":21}}}`)
+	r.eventually("the old replica goes on", func(context.Context) bool {
+		return r.jsonpath("meshconfig", "billing", "default", "{.status.observedGeneration}") == "2"
+	})
+	if next.ready(t.Context()) || next.leads(t.Context()) || !b.leads(t.Context()) || !c.ready(t.Context()) {
+		t.Errorf("the new replica is ready or leads, or the old one or the other does not any more:\n%s", next.readiness(t.Context()))
+	}
 	b.keepsTo("b", "team-b", "billing")
 	if !b.ready(t.Context()) {
 		t.Errorf("the one that shares nothing is not ready:\n%s", b.readiness(t.Context()))
