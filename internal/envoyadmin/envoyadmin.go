@@ -62,9 +62,26 @@ func (c *Client) Revive(ctx context.Context) error {
 	return err
 }
 
+// DrainListeners has Envoy close its listeners once those who come late had their time, and end
+// each connection as WindDown does. It cannot be taken back.
+func (c *Client) DrainListeners(ctx context.Context) error {
+	_, err := c.ask(ctx, http.MethodPost, "/drain_listeners?graceful")
+	return err
+}
+
 // Connections is how many connections of clients there are.
 func (c *Client) Connections(ctx context.Context) (int, error) {
-	text, err := c.ask(ctx, http.MethodGet, "/stats?filter=downstream_cx_active$")
+	return c.sum(ctx, "downstream_cx_active", ofListener)
+}
+
+// Requests is how many requests of clients are under way.
+func (c *Client) Requests(ctx context.Context) (int, error) {
+	return c.sum(ctx, "downstream_rq_active", func(name string) bool { return !strings.HasPrefix(name, "http.admin.") })
+}
+
+// sum adds up those gauges whose names end in a word and are meant.
+func (c *Client) sum(ctx context.Context, word string, meant func(name string) bool) (int, error) {
+	text, err := c.ask(ctx, http.MethodGet, "/stats?filter="+word+"$")
 	if err != nil {
 		return 0, err
 	}
@@ -72,7 +89,7 @@ func (c *Client) Connections(ctx context.Context) (int, error) {
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	for lines.Scan() {
 		name, value, found := strings.Cut(lines.Text(), ": ")
-		if !found || !ofListener(name) {
+		if !found || !meant(name) {
 			continue
 		}
 		n, err := strconv.Atoi(value)

@@ -56,6 +56,18 @@ listener.admin.main_thread.downstream_cx_active: 1
 	}
 }
 
+func TestRequestsAreThoseOfClients(t *testing.T) {
+	c := start(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.RawQuery != "filter=downstream_rq_active$" {
+			t.Errorf("asked for %s", r.URL)
+		}
+		_, _ = w.Write([]byte("http.admin.downstream_rq_active: 1\nhttp.web.downstream_rq_active: 4\nhttp.api.downstream_rq_active: 3\n"))
+	})
+	if n, err := c.Requests(t.Context()); n != 7 || err != nil {
+		t.Errorf("%d, %v; want 7", n, err)
+	}
+}
+
 func TestStatisticsAreCutAtALine(t *testing.T) {
 	const text = "# TYPE a gauge\na 1\nb 2\n"
 	c := start(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(text)) })
