@@ -169,3 +169,18 @@ func TestMeshConfigThroughSchemeAndUnstructured(t *testing.T) {
 		t.Errorf("after the way through a map (-want +got):\n%s", diff)
 	}
 }
+
+// Who writes the status of an object whose spec cannot be read needs the rest of it.
+func TestWhatCannotBeReadHidesNothingElse(t *testing.T) {
+	c, err := configv1.DecodeMeshConfig([]byte(`{"metadata":{"name":"default","generation":3},"spec":{"proxy":{"tracingEnabled":"x"}},"status":{"observedGeneration":2}}`))
+	if _, is := errors.AsType[*configv1.FieldError](err); !is || c == nil || c.Generation != 3 || c.Spec != nil || c.Status.ObservedGeneration != 2 {
+		t.Errorf("with a wrong spec: %+v, %v", c, err)
+	}
+	c, err = configv1.DecodeMeshConfig([]byte(`{"metadata":{"name":"default"},"spec":{},"status":{"observedGeneration":"x"}}`))
+	if err != nil || c.Spec == nil || c.Status.ObservedGeneration != 0 {
+		t.Errorf("with a wrong status: %+v, %v", c, err)
+	}
+	if c, err = configv1.DecodeMeshConfig([]byte(`{"metadata":{"name":7}}`)); err == nil || c != nil {
+		t.Errorf("with wrong metadata: %+v, %v", c, err)
+	}
+}

@@ -2,7 +2,6 @@ package kube
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -42,25 +41,18 @@ type decoder interface {
 type meshConfigs struct{}
 
 func (meshConfigs) decode(u *unstructured.Unstructured) (object.Object, string) {
-	c := &configv1.MeshConfig{}
-	if err := metadata(u, &c.ObjectMeta); err != nil {
-		return c, err.Error()
-	}
-	// Ours to write, and read only to see whether it is as it was written.
-	_ = convert(u.Object["status"], &c.Status)
-	spec, there := u.Object["spec"]
-	if !there || spec == nil {
-		return c, ""
-	}
-	text, err := json.Marshal(spec)
+	text, err := u.MarshalJSON()
 	if err != nil {
-		return c, "spec: " + err.Error()
+		return &configv1.MeshConfig{ObjectMeta: outline(u)}, oneLine(err)
 	}
-	decoded, unknown, err := configv1.DecodeSpec(text)
+	c, err := configv1.DecodeMeshConfig(text)
+	if c == nil {
+		return &configv1.MeshConfig{ObjectMeta: outline(u)}, "metadata: " + oneLine(err)
+	}
+	c.TypeMeta = metav1.TypeMeta{}
 	if err != nil {
 		return c, oneLine(err)
 	}
-	c.Spec, c.UnknownFields = decoded, unknown
 	return c, ""
 }
 
@@ -93,10 +85,15 @@ func (p parameters) decode(u *unstructured.Unstructured) (object.Object, string)
 // metadata reads an object's metadata. An API server has read them before, so they are good.
 func metadata(u *unstructured.Unstructured, into *metav1.ObjectMeta) error {
 	if err := convert(u.Object["metadata"], into); err != nil {
-		*into = metav1.ObjectMeta{Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion(), Generation: u.GetGeneration()}
+		*into = outline(u)
 		return fmt.Errorf("metadata: %w", err)
 	}
 	return nil
+}
+
+// outline is what of metadata that cannot be read says which object it is.
+func outline(u *unstructured.Unstructured) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion(), Generation: u.GetGeneration()}
 }
 
 func convert(from, into any) error {

@@ -5,7 +5,6 @@ package kube
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -188,13 +187,14 @@ func read(from rest.Result, into object.Object) error {
 		return err
 	}
 	text, err := from.Raw()
-	whole := map[string]json.RawMessage{}
-	if err := errors.Join(err, json.Unmarshal(text, &whole)); err != nil {
+	if err != nil {
 		return err
 	}
-	delete(whole, "spec")
-	if text, err = json.Marshal(whole); err != nil {
+	read, err := configv1.DecodeMeshConfig(text)
+	if read == nil {
 		return err
 	}
-	return json.Unmarshal(text, c)
+	read.Spec = nil
+	*c = *read
+	return nil
 }

@@ -66,12 +66,11 @@ func (s *Sink) merge(o object.Object, d status.Document) error {
 	case *gatewayv1.GatewayClassStatus:
 		o := o.(*gatewayv1.GatewayClass)
 		o.Status.SupportedFeatures = v.SupportedFeatures
-		mergeConditions(&o.Status.Conditions, v.Conditions)
+		o.Status.Conditions = mergeConditions(o.Status.Conditions, v.Conditions)
 	case *gatewayv1.GatewayStatus:
 		o := o.(*gatewayv1.Gateway)
 		next := v.DeepCopy()
-		next.Conditions = o.Status.Conditions
-		mergeConditions(&next.Conditions, v.Conditions)
+		next.Conditions = mergeConditions(o.Status.Conditions, v.Conditions)
 		keepListeners(o.Status.Listeners, next.Listeners, func(l gatewayv1.ListenerStatus) (gatewayv1.SectionName, []metav1.Condition) {
 			return l.Name, l.Conditions
 		})
@@ -79,8 +78,7 @@ func (s *Sink) merge(o object.Object, d status.Document) error {
 	case *gatewayv1.ListenerSetStatus:
 		o := o.(*gatewayv1.ListenerSet)
 		next := v.DeepCopy()
-		next.Conditions = o.Status.Conditions
-		mergeConditions(&next.Conditions, v.Conditions)
+		next.Conditions = mergeConditions(o.Status.Conditions, v.Conditions)
 		keepListeners(o.Status.Listeners, next.Listeners, func(l gatewayv1.ListenerEntryStatus) (gatewayv1.SectionName, []metav1.Condition) {
 			return l.Name, l.Conditions
 		})
@@ -94,9 +92,7 @@ func (s *Sink) merge(o object.Object, d status.Document) error {
 	case *configv1.MeshConfigStatus:
 		o := o.(*configv1.MeshConfig)
 		next := v.DeepCopy()
-		next.Conditions = o.Status.Conditions
-		mergeConditions(&next.Conditions, v.Conditions)
-		next.Conditions = slices.DeleteFunc(next.Conditions, func(c metav1.Condition) bool { return slices.Contains(d.Absent, c.Type) })
+		next.Conditions = slices.DeleteFunc(mergeConditions(o.Status.Conditions, v.Conditions), func(c metav1.Condition) bool { return slices.Contains(d.Absent, c.Type) })
 		o.Status = *next
 	default:
 		return fmt.Errorf("a status of type %T is not known", d.Status)
@@ -169,23 +165,19 @@ func mergeEntries[T any](s *Sink, now, wanted []T, limit int, of func(*T) entry)
 	return out
 }
 
-// mergeConditions sets the wanted ones and leaves those of other types.
-func mergeConditions(now *[]metav1.Condition, wanted []metav1.Condition) {
-	wanted = append([]metav1.Condition(nil), wanted...)
-	keepTransitions(*now, wanted)
-	out := append([]metav1.Condition(nil), *now...)
+// mergeConditions is what there is with the wanted ones in it; those of other types stay.
+func mergeConditions(now, wanted []metav1.Condition) []metav1.Condition {
+	wanted = slices.Clone(wanted)
+	keepTransitions(now, wanted)
+	out := slices.Clone(now)
 	for _, w := range wanted {
-		found := false
-		for i := range out {
-			if out[i].Type == w.Type {
-				out[i], found = w, true
-			}
-		}
-		if !found {
+		if i := slices.IndexFunc(out, func(c metav1.Condition) bool { return c.Type == w.Type }); i >= 0 {
+			out[i] = w
+		} else {
 			out = append(out, w)
 		}
 	}
-	*now = out
+	return out
 }
 
 // keepTransitions keeps the time of a condition whose status is what it was, which an
