@@ -187,6 +187,7 @@ func (a *analysis) ofRoute(k object.Key, route *gatewayv1.HTTPRoute, p *gatewayv
 			return
 		}
 		a.condition(k, at, c)
+	case c.Reason == string(report.ReasonNoWeight): // which is found for each rule by itself
 	case !good(c) && (kind == gatewayv1.RouteConditionResolvedRefs || kind == report.RouteEndpoints):
 		if !a.ofBackends(k, route, c.Type) {
 			a.condition(k, "spec.rules", c)

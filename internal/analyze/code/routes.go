@@ -110,6 +110,7 @@ func routes() []Code {
 			ID: NoWeight, Severity: Warning, Title: "all backends of a rule have weight 0",
 			Meaning: "Requests that the rule matches are answered with 500.",
 			Mend:    "Give one backend a weight above 0, or take the rule out.",
+			From:    []Condition{{route, "config.aether.io/Endpoints", "NoWeight"}},
 		},
 	}
 }

@@ -10,12 +10,13 @@ import (
 )
 
 // The condition of a route's parent that tells of Services to which requests are sent and
-// which have no endpoint. It is only there, and then False, while there are such: a
-// reference to them is resolved (the specification has ResolvedRefs True), and yet nobody
-// answers.
+// which have no endpoint, and of rules that send requests to none. It is only there, and then
+// False, while there are such: the references are resolved (the specification has ResolvedRefs
+// True), and yet nobody answers.
 const (
 	RouteEndpoints    gatewayv1.RouteConditionType   = "config.aether.io/Endpoints"
 	ReasonNoEndpoints gatewayv1.RouteConditionReason = "NoEndpoints"
+	ReasonNoWeight    gatewayv1.RouteConditionReason = "NoWeight"
 )
 
 // ReasonTooMuch is why a route is not accepted that takes more of the shared proxies than is
@@ -27,7 +28,7 @@ type Route struct {
 	Generation int64
 	gateway.Attachment
 	Rules   rule.Set
-	Lacking []condition.Problem // Services without an endpoint that requests are sent to
+	Lacking []condition.Problem // Services without an endpoint that requests are sent to, rules that send none
 }
 
 // Parent is the status of a route at one parent of ours: refused there for a

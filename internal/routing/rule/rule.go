@@ -5,6 +5,7 @@ package rule
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -21,6 +22,7 @@ type Set struct {
 	Backends []key.Service
 	Asked    []key.Service       // those of Backends that are sent something: their weight is not 0
 	Refs     condition.Problem   // the references that are not good; the reason is the first's
+	Idle     []string            // the rules that are served and of whose backends all have weight 0
 	Invalid  []condition.Problem // what cannot be served, one a rule
 	rules    int
 	answered bool // some match of a rule that cannot be served answers 500
@@ -80,6 +82,9 @@ func Compile(r *gatewayv1.HTTPRoute, resolve Resolver) Set {
 		} else {
 			set.Backends = append(set.Backends, refs.good...)
 			set.Asked = append(set.Asked, refs.asked...)
+			if weightless(r.Spec.Rules[i].BackendRefs) {
+				set.Idle = append(set.Idle, name)
+			}
 		}
 		if !invalid.IsZero() {
 			set.answered = set.answered || len(matches) > 0
@@ -93,6 +98,11 @@ func Compile(r *gatewayv1.HTTPRoute, resolve Resolver) Set {
 	}
 	set.Refs = condition.Several(bad)
 	return set
+}
+
+// weightless reports whether there are backends to which nothing is sent.
+func weightless(list []gatewayv1.HTTPBackendRef) bool {
+	return len(list) > 0 && !slices.ContainsFunc(list, func(b gatewayv1.HTTPBackendRef) bool { return ptr.Deref(b.Weight, 1) > 0 })
 }
 
 // names is how people find rules in logs and statuses: by their names, or their numbers.

@@ -159,7 +159,8 @@ func (u *Units) reportRoute(c *sheet.Cell, n key.Name) none {
 	return none{}
 }
 
-// lacking is the Services' ports without an endpoint that requests would be sent to.
+// lacking is the Services' ports without an endpoint that requests would be sent to, and the
+// rules that send them to none.
 func (u *Units) lacking(c *sheet.Cell, p routeParent) []condition.Problem {
 	if len(p.Hosts) == 0 {
 		return nil
@@ -170,6 +171,9 @@ func (u *Units) lacking(c *sheet.Cell, p routeParent) []condition.Problem {
 			list = append(list, condition.Problemf(report.ReasonNoEndpoints,
 				"Service %s port %d has no endpoint, what is sent to it gets 503: %s", k.Service, k.Port, why))
 		}
+	}
+	for _, name := range p.Rules.Idle {
+		list = append(list, condition.Problemf(report.ReasonNoWeight, "every backend of rule %s has weight 0, requests that match get 500", name))
 	}
 	return list
 }
