@@ -165,3 +165,24 @@ func TestATrustBundleWhosePlaceIsTakenIsToldOnce(t *testing.T) {
 		t.Errorf("told:\n%s", got)
 	}
 }
+
+func TestACollectorIsAProblemUntilItIsMendedAndToldOnce(t *testing.T) {
+	p := newProblems()
+	const at = "otel.obs:4317"
+	p.setCollector(at, "")
+	p.setCollector(at, "CollectorUnreachable: of 1 of 2")
+	since := p.get()[0].Since
+	p.setCollector(at, "CollectorUnreachable: of 2 of 2")
+	list := p.get()
+	if len(list) != 1 || list[0].Object != "Collector/"+at || list[0].Message != "CollectorUnreachable: of 2 of 2" || !list[0].Since.Equal(since) {
+		t.Errorf("%+v", list)
+	}
+	p.setCollector(at, "")
+	if list := p.get(); len(list) != 0 {
+		t.Errorf("mended, and still: %+v", list)
+	}
+	want := []string{"problem Collector/otel.obs:4317: CollectorUnreachable: of 1 of 2", "mended Collector/otel.obs:4317: what is exported arrives again"}
+	if got := p.kinds(); !slices.Equal(got, want) {
+		t.Errorf("told %q, want %q", got, want)
+	}
+}

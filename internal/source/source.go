@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"aether.io/aether/internal/object"
@@ -56,7 +57,7 @@ func (p Problem) String() string {
 		s += fmt.Sprintf(" document %d", p.Document)
 	}
 	if p.Object != "" {
-		s += " " + p.Object
+		s = strings.TrimPrefix(s+" "+p.Object, " ") // of what is in no file it is all there is
 	}
 	if s == "" {
 		s = "directory"
