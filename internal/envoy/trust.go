@@ -1,7 +1,10 @@
 package envoy
 
 import (
+	"fmt"
+
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"google.golang.org/protobuf/proto"
 
 	"aether.io/aether/internal/envoy/check"
 	"aether.io/aether/internal/envoy/wire"
@@ -21,6 +24,19 @@ func (t Trust) read() ([]byte, error) {
 	}
 	authorities, err := check.Authorities(t.Authorities)
 	return authorities, attribute(t.Origin, within(place, err))
+}
+
+// CollectorAuthorities returns the authorities, PEM, that the resource has if it is those that
+// the collector is verified by.
+func CollectorAuthorities(r *resource.Resource) (pem []byte, is bool, err error) {
+	if r.Name != (resource.Name{TypeURL: SecretType, Name: CollectorName}) {
+		return nil, false, nil
+	}
+	var s tlsv3.Secret
+	if err := proto.Unmarshal(r.Payload, &s); err != nil {
+		return nil, true, fmt.Errorf("decode %s: %w", r.Name, err)
+	}
+	return s.GetValidationContext().GetTrustedCa().GetInlineBytes(), true, nil
 }
 
 // Resource encodes the authorities as a secret under their own name.

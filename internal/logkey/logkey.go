@@ -31,6 +31,7 @@ const (
 	Scope             = "scope"
 	Serial            = "serial"
 	ServerWireVersion = "server_wire_version"
+	Signal            = "signal"
 	State             = "state"
 	Type              = "type"
 	Version           = "version"

@@ -14,6 +14,9 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"aether.io/aether/internal/fleet"
@@ -89,7 +92,7 @@ type Batch struct {
 	Noticed time.Time
 }
 
-// Config is what a Pipeline is made from. All but Fronts, Store and Log are required.
+// Config is what a Pipeline is made from. Graph, World, Statuses and Recorder are required.
 type Config struct {
 	Graph    Graph
 	World    World
@@ -98,6 +101,7 @@ type Config struct {
 	Fronts   Fronts        // nil: nothing is in front of Gateways
 	Store    Store         // nil: convictions last as long as the process
 	Retry    time.Duration // before what could not be saved is saved again; 0: 1 s
+	Tracer   trace.Tracer  // of batches; nil: none
 	Log      *slog.Logger
 }
 
@@ -131,6 +135,9 @@ func New(c Config) (*Pipeline, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
+	if c.Tracer == nil {
+		c.Tracer = noop.NewTracerProvider().Tracer("")
+	}
 	if c.Retry == 0 {
 		c.Retry = time.Second
 	}
@@ -145,6 +152,9 @@ func New(c Config) (*Pipeline, error) {
 // Apply takes one batch through. It returns when its resources are published; what
 // proxies make of them comes back later.
 func (p *Pipeline) Apply(b Batch) {
+	_, span := p.c.Tracer.Start(context.Background(), "apply changes", trace.WithAttributes(
+		attribute.Int("aether.changes", len(b.Changes)), attribute.Bool("aether.synced", b.Synced)))
+	defer span.End()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	edits := make(map[object.Key]quarantine.Edit, len(b.Changes))
@@ -163,7 +173,9 @@ func (p *Pipeline) Apply(b Batch) {
 	}
 	p.judge()
 	delta := p.c.Graph.Update(b.Changes, p.held)
-	p.court.Rebuilt(rebuilt(delta), before)
+	made := rebuilt(delta)
+	span.SetAttributes(attribute.Int("aether.resources.changed", len(made)), attribute.Int("aether.statuses", len(delta.Statuses)))
+	p.court.Rebuilt(made, before)
 	p.publish(delta)
 	if b.Synced && !p.synced {
 		p.synced = true

@@ -67,8 +67,9 @@ type Config struct {
 	// Release is the MeshConfig of that namespace as it is in effect, nil if there is none;
 	// nil: there is never one.
 	Release    func() *configv1.MeshConfig
-	Log        *slog.Logger          // nil: none
-	Registerer prometheus.Registerer // nil: no metrics
+	Wrap       func(http.Handler) http.Handler // what requests pass through before they are answered; nil: nothing
+	Log        *slog.Logger                    // nil: none
+	Registerer prometheus.Registerer           // nil: no metrics
 }
 
 // Server answers reviews.
@@ -117,10 +118,14 @@ func (s *Server) Run(ctx context.Context) error {
 
 func (s *Server) serve(ctx context.Context, l net.Listener) error {
 	h := &handler{Server: s, large: make(chan struct{}, maxLarge), judged: make(chan struct{}, maxJudged)}
+	var answers http.Handler = h
+	if s.c.Wrap != nil {
+		answers = s.c.Wrap(h)
+	}
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
 	srv := &http.Server{
-		Handler: h, Protocols: protocols, MaxHeaderBytes: maxHeader,
+		Handler: answers, Protocols: protocols, MaxHeaderBytes: maxHeader,
 		ReadHeaderTimeout: deadline, ReadTimeout: deadline, WriteTimeout: 2 * deadline, IdleTimeout: idleTimeout,
 		TLSConfig: &tls.Config{
 			MinVersion:             tls.VersionTLS13,

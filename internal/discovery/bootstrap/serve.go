@@ -39,7 +39,7 @@ func (s *Server) Serve(ctx context.Context, lis net.Listener, conf *tls.Config) 
 		_ = lis.Close()
 		return ErrInsecure
 	}
-	g := grpc.NewServer(
+	options := []grpc.ServerOption{
 		grpc.Creds(credentials.NewTLS(conf)),
 		grpc.ConnectionTimeout(s.cfg.Limits.Handshake),
 		grpc.MaxRecvMsgSize(maxRequest),
@@ -51,7 +51,11 @@ func (s *Server) Serve(ctx context.Context, lis net.Listener, conf *tls.Config) 
 			MaxConnectionIdle: s.cfg.Limits.Connection, MaxConnectionAge: s.cfg.Limits.Connection, MaxConnectionAgeGrace: s.cfg.Limits.RPC,
 		}),
 		grpc.StatsHandler(unhandled{s}),
-	)
+	}
+	if s.cfg.Calls != nil {
+		options = append(options, grpc.StatsHandler(s.cfg.Calls))
+	}
+	g := grpc.NewServer(options...)
 	desc := discoveryv1.Discovery_ServiceDesc
 	desc.Streams = nil // so that Stream does not exist here
 	g.RegisterService(&desc, s)

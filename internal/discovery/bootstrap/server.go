@@ -17,6 +17,7 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -64,6 +65,7 @@ type Config struct {
 	TrustDomain spiffeid.TrustDomain  // required
 	Limits      Limits                // zero: defaults
 	Events      Events                // nil: none
+	Calls       stats.Handler         // is told of requests; nil: none
 	Now         func() time.Time      // default time.Now
 	Log         *slog.Logger          // default: none
 	Registerer  prometheus.Registerer // default: no metrics

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/stats"
 
 	"aether.io/aether/internal/discovery"
 	"aether.io/aether/internal/discovery/dial"
@@ -66,6 +67,7 @@ type Config struct {
 
 	Watch Watch // nil: there is none
 
+	Calls      stats.Handler        // is told of streams to the controller; default: none
 	OnState    func(health.State)   // called by Run for each new state; must not block
 	OnLive     func(version string) // called by Run when Envoy has answered for a version; must not block
 	Now        func() time.Time     // judges certificates and dates states; default time.Now

@@ -140,7 +140,7 @@ func (v *supervisor) open(ctx context.Context, now time.Time) {
 	ctx, stop := context.WithCancel(ctx)
 	id := v.cfg.Identity.Current()
 	s := &link{
-		Session: session.New(v.endpoint, v.cfg.Identity.ClientTLS(id)),
+		Session: session.New(v.endpoint, v.cfg.Identity.ClientTLS(id), v.cfg.Calls),
 		svid:    id, stop: stop, deadline: now.Add(v.cfg.FirstWord),
 	}
 	v.next = s

@@ -21,6 +21,7 @@ import (
 	grpcbackoff "google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 )
 
@@ -73,8 +74,9 @@ type Conn struct {
 	cause    *cause
 }
 
-// New prepares a connection; the first RPC makes it. config must ask for TLS 1.3.
-func New(e Endpoint, config *tls.Config) (*Conn, error) {
+// New prepares a connection; the first RPC makes it. config must ask for TLS 1.3. What its RPCs do
+// is told to calls, unless that is nil.
+func New(e Endpoint, config *tls.Config, calls stats.Handler) (*Conn, error) {
 	switch {
 	case config == nil:
 		return nil, errNoTLS
@@ -82,7 +84,7 @@ func New(e Endpoint, config *tls.Config) (*Conn, error) {
 		return nil, errOldTLS
 	}
 	why := &cause{}
-	conn, err := grpc.NewClient("passthrough:///"+e.hostPort,
+	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(&watchedTLS{TransportCredentials: credentials.NewTLS(config), why: why}),
 		grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
 			conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
@@ -100,7 +102,11 @@ func New(e Endpoint, config *tls.Config) (*Conn, error) {
 		grpc.WithIdleTimeout(0),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: KeepaliveTime, Timeout: keepaliveTimeout}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReceive), grpc.MaxCallSendMsgSize(math.MaxInt32)),
-	)
+	}
+	if calls != nil {
+		options = append(options, grpc.WithStatsHandler(calls))
+	}
+	conn, err := grpc.NewClient("passthrough:///"+e.hostPort, options...)
 	if err != nil {
 		return nil, fmt.Errorf("endpoint %s: %w", e, err)
 	}

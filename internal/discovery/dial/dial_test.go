@@ -53,7 +53,7 @@ func TestNewRefusesLessThanTLS13(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, config := range []*tls.Config{nil, {}, {MinVersion: tls.VersionTLS12}} {
-		if conn, err := dial.New(endpoint, config); err == nil {
+		if conn, err := dial.New(endpoint, config, nil); err == nil {
 			_ = conn.Close()
 			t.Errorf("%+v was accepted", config)
 		}
@@ -68,7 +68,7 @@ func TestExplainTellsARefusedCertificate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := dial.New(endpoint, &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true})
+	conn, err := dial.New(endpoint, &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,7 @@ func (s *Source) issue(ctx context.Context) (*SVID, error) {
 func (s *Source) ask(ctx context.Context, token svid.Token, csr []byte) (*discoveryv1.BootstrapResponse, error) {
 	config := tlsconfig.TLSClientConfig(s.trust, tlsconfig.AuthorizeID(s.cfg.ServerID))
 	config.MinVersion = tls.VersionTLS13
-	conn, err := dial.New(s.endpoint, config)
+	conn, err := dial.New(s.endpoint, config, s.cfg.Calls)
 	if err != nil {
 		return nil, err
 	}

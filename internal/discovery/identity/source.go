@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 	"github.com/spiffe/go-spiffe/v2/spiffetls/tlsconfig"
+	"google.golang.org/grpc/stats"
 
 	"aether.io/aether/internal/discovery"
 	"aether.io/aether/internal/discovery/backoff"
@@ -38,6 +39,7 @@ type Config struct {
 	Timeout time.Duration // of one attempt; default 15 s
 	Poll    time.Duration // how often files and the clock are looked at; default 10 s
 
+	Calls      stats.Handler         // is told of calls to the controller; default: none
 	OnSVID     func(*SVID)           // called by Run for each new SVID; must not block
 	Now        func() time.Time      // judges certificates; default time.Now
 	Log        *slog.Logger          // default: none

@@ -47,7 +47,7 @@ func (s *Server) Serve(ctx context.Context, lis net.Listener, conf *tls.Config) 
 		_ = lis.Close()
 		return err
 	}
-	g := grpc.NewServer(
+	options := []grpc.ServerOption{
 		grpc.Creds(credentials.NewTLS(conf)),
 		grpc.ConnectionTimeout(s.cfg.Handshake),
 		grpc.MaxRecvMsgSize(discovery.MaxMessage),
@@ -59,7 +59,11 @@ func (s *Server) Serve(ctx context.Context, lis net.Listener, conf *tls.Config) 
 			Time: keepaliveTime, Timeout: keepaliveReply, MaxConnectionIdle: maxIdle, MaxConnectionAge: s.cfg.MaxConnectionAge,
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minKeepalive, PermitWithoutStream: true}),
-	)
+	}
+	if s.cfg.Calls != nil {
+		options = append(options, grpc.StatsHandler(s.cfg.Calls))
+	}
+	g := grpc.NewServer(options...)
 	desc := discoveryv1.Discovery_ServiceDesc
 	desc.Methods = nil // so that Bootstrap does not exist here
 	g.RegisterService(&desc, s)

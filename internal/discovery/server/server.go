@@ -18,7 +18,10 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/stats"
 
 	discoveryv1 "aether.io/aether/api/discovery/v1"
 	"aether.io/aether/internal/fleet"
@@ -55,6 +58,8 @@ type Config struct {
 	// calls superseded, which does not block, when a newer stream of the pod takes over.
 	Subscribe func(ctx context.Context, s scope.Scope, p fleet.Peer, have snapshot.Have, superseded func()) (Subscription, error)
 	Proxies   func() []fleet.Proxy // for the count of laggards; nil: not counted
+	Calls     stats.Handler        // is told of streams; nil: none
+	Tracer    trace.Tracer         // of what is sent until it is answered; nil: none
 
 	Handshake        time.Duration // for TCP accept to HTTP/2 preface; 0: 10 s
 	FirstMessage     time.Duration // for Subscribe to arrive; 0: 10 s
@@ -105,6 +110,9 @@ func New(cfg Config) (*Server, error) {
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Tracer == nil {
+		cfg.Tracer = noop.NewTracerProvider().Tracer("")
 	}
 	s := &Server{cfg: cfg, recheck: make(chan struct{}, 1), streams: make(map[*stream]struct{})}
 	s.metrics = newMetrics(cfg.Proxies)

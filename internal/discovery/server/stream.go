@@ -9,6 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
@@ -49,6 +52,7 @@ type notice struct {
 type departure struct {
 	nonce uint64
 	at    time.Time
+	span  trace.Span // until it is answered
 }
 
 // received is what Recv returned.
@@ -91,7 +95,8 @@ func (st *stream) serve(ctx context.Context) error {
 	}
 	defer st.sub.Close()
 	defer st.s.metrics.connected(st.scope)()
-	st.s.cfg.Log.Info("stream opened", logkey.Addr, st.peer.Addr, logkey.Identity, st.peer.Identity, logkey.NodeID, st.peer.ID,
+	defer st.giveUp()
+	st.s.cfg.Log.InfoContext(ctx, "stream opened", logkey.Addr, st.peer.Addr, logkey.Identity, st.peer.Identity, logkey.NodeID, st.peer.ID,
 		logkey.Scope, st.scope.String(), logkey.Serial, st.peer.Serial, logkey.Version, m.GetHaveVersion())
 	defer st.schedule()()
 	return st.run(ctx, in)
@@ -305,11 +310,21 @@ func (st *stream) answer(a snapshot.Answer) error {
 	}
 	if d := st.sent.Load(); d != nil && d.nonce == a.Nonce && st.sent.CompareAndSwap(d, nil) {
 		st.s.metrics.ack.Observe(st.s.cfg.Now().Sub(d.at).Seconds())
+		d.span.SetAttributes(attribute.Int("aether.resources.refused", len(a.Refused)), attribute.Int("aether.resources.pending", len(a.Pending)))
+		d.span.End()
 	}
 	for _, r := range a.Refused {
 		st.s.metrics.nacks.WithLabelValues(typeLabel(r.Name)).Inc()
 	}
 	return nil
+}
+
+// giveUp ends the span of what was sent and will not be answered any more.
+func (st *stream) giveUp() {
+	if d := st.sent.Swap(nil); d != nil {
+		d.span.SetStatus(codes.Error, "the stream ended before the answer")
+		d.span.End()
+	}
 }
 
 // send is the sender's loop. It returns when the subscription or the stream is over.
@@ -343,14 +358,20 @@ func (st *stream) send(ctx context.Context) error {
 func (st *stream) sendSnapshot(ctx context.Context, snap snapshot.Snapshot) error {
 	bytes := 0
 	at := st.s.cfg.Now()
+	// A trace of its own: that of the stream's opening is over, and what it answers are edits by many.
+	_, span := st.s.cfg.Tracer.Start(ctx, "push", trace.WithNewRoot(), trace.WithAttributes(
+		attribute.String("aether.scope", st.scope.String()), attribute.String("aether.node_id", st.peer.ID), attribute.String("aether.version", snap.Version),
+		attribute.Int("aether.resources.changed", len(snap.Changed)), attribute.Int("aether.resources.removed", len(snap.Removed))))
 	for m := range discovery.Chunks(snap) {
 		if ctx.Err() != nil {
+			span.End()
 			return context.Cause(ctx)
 		}
 		if m.GetSnapshot().GetLast() { // before its answer can arrive
-			st.sent.Store(&departure{nonce: snap.Nonce, at: at})
+			st.sent.Store(&departure{nonce: snap.Nonce, at: at, span: span})
 		}
 		if err := st.rpc.Send(m); err != nil {
+			span.End()
 			return err
 		}
 		bytes += proto.Size(m)

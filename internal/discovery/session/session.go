@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc/stats"
+
 	discoveryv1 "aether.io/aether/api/discovery/v1"
 	"aether.io/aether/internal/discovery"
 	"aether.io/aether/internal/discovery/dial"
@@ -46,19 +48,21 @@ var errEnded = errors.New("the controller has ended the stream")
 type Session struct {
 	endpoint dial.Endpoint
 	config   *tls.Config
+	calls    stats.Handler
 	out      outbox
 }
 
-// New prepares a session; config must ask for TLS 1.3 and verify the controller.
-func New(endpoint dial.Endpoint, config *tls.Config) *Session {
-	return &Session{endpoint: endpoint, config: config, out: outbox{wake: make(chan struct{}, 1)}}
+// New prepares a session; config must ask for TLS 1.3 and verify the controller. What its stream
+// does is told to calls, unless that is nil.
+func New(endpoint dial.Endpoint, config *tls.Config, calls stats.Handler) *Session {
+	return &Session{endpoint: endpoint, config: config, calls: calls, out: outbox{wake: make(chan struct{}, 1)}}
 }
 
 // Run connects and reads until the stream or ctx ends. It calls tell, from one
 // goroutine, with each event; tell blocks until the event is taken, and returns false
 // when nobody listens any more, which ends the session.
 func (s *Session) Run(ctx context.Context, tell func(any) bool) {
-	conn, err := dial.New(s.endpoint, s.config)
+	conn, err := dial.New(s.endpoint, s.config, s.calls)
 	if err != nil {
 		tell(Ended{err})
 		return
