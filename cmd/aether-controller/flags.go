@@ -120,12 +120,11 @@ func (f *flags) register(cmd *cobra.Command) {
 	s.DurationVar(&f.svidTTL, "discovery-svid-ttl", 24*time.Hour, "lifetime of SVIDs and server certificates; renewed at about half")
 	s.StringVar(&f.trustDomain, "discovery-trust-domain", "cluster.local", "trust domain; must match the proxies'")
 	s.DurationVar(&f.ackDeadline, "ack-deadline", 30*time.Second, "after which a proxy that has not answered is a laggard")
-	s.BoolVar(&f.system.OTelEnabled, "otel-enabled", false, "what a MeshConfig inherits: telemetry of Aether's components")
-	f.otlp.Register(s)
-	s.StringVar(&f.otlp.Authorities, "otlp-ca-config-map", "", "ConfigMap of the release namespace whose ca.crt has the authorities of the collector's certificate; empty: the system's")
-	s.BoolVar(&f.system.OTelLogs, "logs-enabled", false, "what a MeshConfig inherits: logs by OTLP, access logs with them")
-	s.Float64Var(&f.system.TraceSampleRate, "trace-sample-rate", 0.1, "what a MeshConfig inherits: fraction of requests that are traced, 0..1")
-	s.BoolVar(&f.system.TraceExport, "trace-export", false, "what a MeshConfig inherits: traces by OTLP")
+	f.otlp.Register(s, otlpflag.Help{
+		Enabled: "What a MeshConfig inherits of logs and traces needs it", Logs: "What a MeshConfig inherits: access logs",
+		TraceExport: "What a MeshConfig inherits: traces of requests", SampleRate: "What a MeshConfig inherits: fraction of requests that are traced",
+	})
+	s.StringVar(&f.otlp.Authorities, otlpflag.ControllerAuthorities, "", "ConfigMap of the release namespace whose ca.crt has the authorities of the collector's certificate; empty: the system's")
 	s.BoolVar(&f.debug, "debug", false, "log what is of use only to a developer")
 	cmd.MarkFlagsRequiredTogether("directory", "state-dir", "stream-fd", "bootstrap-fd")
 	for _, name := range []string{
@@ -211,10 +210,12 @@ func (f *flags) check() error {
 		"--webhook-bind-address needs --webhook-certificate-dir, or --webhook-server-name and --webhook-configuration")
 	refuse(f.spireEnabled != (f.spireSocket != ""), "--spire-enabled and --spire-workload-socket belong together")
 	refuse(f.spireEnabled && f.webhookCertDir != "", "--webhook-certificate-dir and --spire-enabled: the certificate can't be from both")
-	refuse(f.system.TraceSampleRate < 0 || f.system.TraceSampleRate > 1, "--trace-sample-rate %g is not in 0..1", f.system.TraceSampleRate)
 	if err := f.otlp.Check(); err != nil {
 		errs = append(errs, err)
 	}
-	f.system.OTelEndpoint = f.otlp.Endpoint
+	f.system = meshconfig.System{
+		OTelEnabled: f.otlp.Enabled, OTelEndpoint: f.otlp.Endpoint, OTelLogs: f.otlp.Logs,
+		TraceSampleRate: f.otlp.SampleRate, TraceExport: f.otlp.TraceExport,
+	}
 	return errors.Join(errs...)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 
 	"aether.io/aether/internal/attest/owner"
 	"aether.io/aether/internal/ca"
@@ -30,6 +31,7 @@ import (
 	"aether.io/aether/internal/source"
 	"aether.io/aether/internal/spiffeid"
 	"aether.io/aether/internal/status"
+	"aether.io/aether/internal/telemetry"
 	"aether.io/aether/internal/webhook"
 	"aether.io/aether/internal/world"
 )
@@ -46,6 +48,7 @@ type controller struct {
 	f       flags
 	log     *slog.Logger
 	metrics *prometheus.Registry
+	exports *telemetry.Telemetry
 	moments *journal.Journal
 	id      spiffeid.ID
 
@@ -103,8 +106,8 @@ type platform struct {
 //	attester ──► issuer ◄── ca ──roots──► trust bundle, world
 //
 // Source, attester, sink and what the CA is kept in are the platform's.
-func serve(ctx context.Context, f flags, log *slog.Logger) error {
-	c := &controller{f: f, log: log, metrics: prometheus.NewRegistry(), moments: &journal.Journal{}, refused: newRefused(), bundles: bundles{in: map[string]bool{}}}
+func serve(ctx context.Context, f flags, log *slog.Logger, metrics *prometheus.Registry, exports *telemetry.Telemetry) error {
+	c := &controller{f: f, log: log, metrics: metrics, exports: exports, moments: &journal.Journal{}, refused: newRefused(), bundles: bundles{in: map[string]bool{}}}
 	c.release.namespace = f.releaseNamespace
 	var err error
 	if c.replicas, err = newReplicas(f.releaseNamespace); err != nil {
@@ -116,6 +119,7 @@ func serve(ctx context.Context, f flags, log *slog.Logger) error {
 			return err
 		}
 	}
+	c.exports.TrustTo(c.collectorAuthorities)
 	c.statuses.Lead(c.platform.alone)
 	return run.All(ctx, log, grace, append([]run.Part{
 		{Name: "world", Run: c.world.Run},
@@ -182,7 +186,8 @@ func (c *controller) makeRouting() error {
 		return err
 	}
 	if c.pipeline, err = pipeline.New(pipeline.Config{
-		Graph: graph, World: c.world, Statuses: c.judged(), Recorder: c.verdicts, Store: c.platform.docket, Fronts: c.platform.fronts, Log: c.log,
+		Graph: graph, World: c.world, Statuses: c.judged(), Recorder: c.verdicts, Store: c.platform.docket, Fronts: c.platform.fronts,
+		Tracer: c.exports.Tracer("aether.io/aether/internal/pipeline"), Log: c.log,
 	}); err != nil {
 		return err
 	}
@@ -200,7 +205,8 @@ func (c *controller) makeDiscovery() error {
 	c.issuer, err = bootstrap.New(bootstrap.Config{
 		Attester: c.platform.attester,
 		Allow:    allow,
-		CA:       c.ca, TrustDomain: domain, Events: rejections{c.moments, c.events, c.f.releaseNamespace}, Log: c.log, Registerer: c.metrics,
+		CA:       c.ca, TrustDomain: domain, Events: rejections{c.moments, c.events, c.f.releaseNamespace},
+		Calls: c.exports.Calls(trace.SpanKindServer), Log: c.log, Registerer: c.metrics,
 	})
 	if err != nil {
 		return err
@@ -211,6 +217,7 @@ func (c *controller) makeDiscovery() error {
 		Subscribe: func(ctx context.Context, s scope.Scope, p fleet.Peer, have snapshot.Have, superseded func()) (server.Subscription, error) {
 			return c.world.Subscribe(ctx, s, p, have, superseded)
 		},
+		Calls: c.exports.Openings(trace.SpanKindServer), Tracer: c.exports.Tracer("aether.io/aether/internal/discovery"),
 		Proxies: c.world.Proxies, Log: c.log, Registerer: c.metrics,
 	})
 	return err

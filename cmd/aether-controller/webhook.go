@@ -24,7 +24,7 @@ func (c *controller) makeWebhook() error {
 	}
 	config := webhook.Config{
 		Address: c.f.webhookBind, Certificates: certificates, System: c.f.system,
-		ReleaseNamespace: c.f.releaseNamespace, Release: c.release.get, Log: c.log, Registerer: c.metrics,
+		ReleaseNamespace: c.f.releaseNamespace, Release: c.release.get, Wrap: c.exports.HTTP("admission review"), Log: c.log, Registerer: c.metrics,
 	}
 	if roots != nil {
 		client, err := clientConfig(c.f.kubeconfig)

@@ -30,8 +30,8 @@ type flags struct {
 	metricsBind, healthBind     string
 	drainSocket                 string
 	drain                       drain.Terms
-	exportMetrics               bool
 	otlp                        otlpflag.Flags
+	otlpDiscovered              bool
 	debug                       bool
 }
 
@@ -57,8 +57,8 @@ func (f *flags) register(cmd *cobra.Command) {
 	s.StringVar(&f.drainSocket, "drain-socket", "", "Unix socket by which \"aether-proxy drain\" has this proxy drain; empty: none")
 	s.DurationVar(&f.drain.Delay, "drain-delay", 5*time.Second, "between not being ready any more and ending connections: for those who send traffic to learn it")
 	s.DurationVar(&f.drain.Timeout, "drain-timeout", 45*time.Second, "from its begin, the delay included, after which a drain is over whatever is still connected; must be shorter than the pod's grace period")
-	s.BoolVar(&f.exportMetrics, "otel-enabled", false, "have Envoy export its metrics by OTLP, beside /metrics, if there is an --otlp-endpoint; logs and traces go where the controller says")
-	f.otlp.Register(s)
+	f.otlp.Register(s, otlpflag.Help{Enabled: "Envoy exports its own, unless it is to verify the collector by --otlp-ca-discovered"})
+	s.BoolVar(&f.otlpDiscovered, otlpflag.ProxyAuthorities, false, "with --otlp-tls: the authorities of the collector's certificate are those that the controller sends, and nothing is exported before; else the system's")
 	s.BoolVar(&f.debug, "debug", false, "log what is of use only to a developer")
 	for _, name := range []string{
 		"discovery-endpoint", "discovery-bootstrap-endpoint", "discovery-server-id", "proxy-id", "scope",
@@ -89,6 +89,9 @@ func (f *flags) check() error {
 	if f.drain.Delay < 0 || f.drain.Timeout <= f.drain.Delay {
 		errs = append(errs, fmt.Errorf("--drain-timeout %s is not longer than --drain-delay %s", f.drain.Timeout, f.drain.Delay))
 	}
+	if f.otlpDiscovered {
+		f.otlp.Authorities = envoy.CollectorName
+	}
 	if err := f.otlp.Check(); err != nil {
 		errs = append(errs, err)
 	}
@@ -101,7 +104,7 @@ const systemAuthorities = "/etc/ssl/certs/ca-certificates.crt"
 // collector is where Envoy's metrics go; nil: nowhere.
 func (f *flags) collector() *envoy.Collector {
 	host, number := f.otlp.Target()
-	if host == "" || !f.exportMetrics {
+	if host == "" || !f.otlp.Enabled || f.otlpDiscovered {
 		return nil
 	}
 	c := &envoy.Collector{Host: host, Port: number}

@@ -12,10 +12,12 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"aether.io/aether/internal/drain"
 	"aether.io/aether/internal/logkey"
+	"aether.io/aether/internal/telemetry"
 	"aether.io/aether/internal/version"
 )
 
@@ -46,8 +48,15 @@ func root() *cobra.Command {
 			if f.debug {
 				level = slog.LevelDebug
 			}
-			log := slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level})).With(logkey.Component, "proxy")
-			return serve(cmd.Context(), f, log)
+			beside := slog.NewJSONHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}).WithAttrs([]slog.Attr{slog.String(logkey.Component, "proxy")})
+			metrics := prometheus.NewRegistry()
+			exports, err := telemetry.New(f.telemetry(metrics, slog.New(beside)))
+			if err != nil {
+				return err
+			}
+			return exports.Around(cmd.Context(), beside, level, func(ctx context.Context, log *slog.Logger) error {
+				return serve(ctx, f, log, metrics, exports)
+			})
 		},
 	}
 	f.register(cmd)

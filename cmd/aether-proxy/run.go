@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	gospiffeid "github.com/spiffe/go-spiffe/v2/spiffeid"
+	"go.opentelemetry.io/otel/trace"
 
 	"aether.io/aether/internal/atomicfile"
 	"aether.io/aether/internal/delivery"
@@ -30,6 +31,7 @@ import (
 	"aether.io/aether/internal/scope"
 	"aether.io/aether/internal/scrape"
 	"aether.io/aether/internal/spiffeid"
+	"aether.io/aether/internal/telemetry"
 	"aether.io/aether/internal/version"
 	"aether.io/aether/internal/xds"
 )
@@ -39,10 +41,11 @@ const grace = 5 * time.Second
 
 // proxy is everything that one proxy is made of.
 type proxy struct {
-	f       flags
-	log     *slog.Logger
-	metrics *prometheus.Registry
-	moments *journal.Journal
+	f         flags
+	log       *slog.Logger
+	metrics   *prometheus.Registry
+	telemetry *telemetry.Telemetry
+	moments   *journal.Journal
 
 	admin    *envoyadmin.Client
 	delivery *delivery.Watch
@@ -59,7 +62,7 @@ type proxy struct {
 //	                                  client ◄─checks── delivery, drain ──► Envoy's admin
 //
 // and tells journal, inspection, kubelet and scrapers what happens.
-func serve(ctx context.Context, f flags, log *slog.Logger) error {
+func serve(ctx context.Context, f flags, log *slog.Logger, metrics *prometheus.Registry, own *telemetry.Telemetry) error {
 	subscription, err := f.subscription()
 	if err != nil {
 		return err
@@ -67,12 +70,12 @@ func serve(ctx context.Context, f flags, log *slog.Logger) error {
 	if err := writeBootstrap(f); err != nil {
 		return err
 	}
-	p := &proxy{f: f, log: log, metrics: prometheus.NewRegistry(), moments: &journal.Journal{}, admin: envoyadmin.New(f.adminSocket)}
+	p := &proxy{f: f, log: log, metrics: metrics, telemetry: own, moments: &journal.Journal{}, admin: envoyadmin.New(f.adminSocket)}
 	defer p.admin.Close()
 	if p.xds, err = xds.New(xds.Config{Socket: f.xdsSocket, AdminSocket: f.adminSocket, StateDir: f.lastGoodDir, Log: log, Registerer: p.metrics}); err != nil {
 		return err
 	}
-	if p.identity, err = newIdentity(f, p.moments, log, p.metrics); err != nil {
+	if p.identity, err = p.newIdentity(); err != nil {
 		return err
 	}
 	if p.delivery, err = delivery.New(delivery.Config{Envoy: p.admin, Exporting: p.exports, Log: log, Registerer: p.metrics}); err != nil {
@@ -89,6 +92,7 @@ func serve(ctx context.Context, f flags, log *slog.Logger) error {
 	}); err != nil {
 		return err
 	}
+	p.telemetry.TrustTo(p.collectorAuthorities)
 	ports, err := p.ports()
 	if err != nil {
 		return err
@@ -112,7 +116,7 @@ func (p *proxy) makeStream(subscription scope.Scope) error {
 	var err error
 	p.stream, err = client.New(client.Config{
 		Endpoint: p.f.endpoint, Identity: p.identity, Applier: p.xds, Scope: subscription, NodeID: p.f.proxyID,
-		BuildVersion: build.Version, BuildRevision: build.Revision, Watch: p.delivery, Log: p.log, Registerer: p.metrics,
+		BuildVersion: build.Version, BuildRevision: build.Revision, Watch: p.delivery, Calls: p.telemetry.Openings(trace.SpanKindClient), Log: p.log, Registerer: p.metrics,
 		OnState: func(s health.State) {
 			p.moments.Add(time.Now(), journal.State, fmt.Sprintf("proxy %s %s", s.State, s.Reason), s)
 		},
@@ -185,7 +189,8 @@ func writeBootstrap(f flags) error {
 	return nil
 }
 
-func newIdentity(f flags, moments *journal.Journal, log *slog.Logger, metrics prometheus.Registerer) (*identity.Source, error) {
+func (p *proxy) newIdentity() (*identity.Source, error) {
+	f := p.f
 	domain, err := spiffeid.ParseTrustDomain(f.trustDomain)
 	if err != nil {
 		return nil, fmt.Errorf("--discovery-trust-domain: %w", err)
@@ -196,9 +201,9 @@ func newIdentity(f flags, moments *journal.Journal, log *slog.Logger, metrics pr
 	}
 	return identity.New(identity.Config{
 		Endpoint: f.bootstrapEndpoint, TokenPath: f.tokenPath, BundlePath: f.bundlePath, TrustDomain: domain, ServerID: server,
-		Log: log, Registerer: metrics,
+		Calls: p.telemetry.Calls(trace.SpanKindClient), Log: p.log, Registerer: p.metrics,
 		OnSVID: func(s *identity.SVID) {
-			moments.Add(time.Now(), journal.SVIDIssued, fmt.Sprintf("SVID issued: %s until %s", s.ID(), s.NotAfter().Local().Format("Jan 2 15:04")), s.Serial())
+			p.moments.Add(time.Now(), journal.SVIDIssued, fmt.Sprintf("SVID issued: %s until %s", s.ID(), s.NotAfter().Local().Format("Jan 2 15:04")), s.Serial())
 		},
 	})
 }

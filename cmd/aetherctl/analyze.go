@@ -15,6 +15,7 @@ import (
 	"aether.io/aether/internal/analyze/code"
 	"aether.io/aether/internal/inspect"
 	"aether.io/aether/internal/object"
+	"aether.io/aether/internal/otlpflag"
 	"aether.io/aether/internal/remote"
 	"aether.io/aether/internal/source/dossier"
 	"aether.io/aether/internal/standalone/view"
@@ -77,6 +78,9 @@ manifests could not be analyzed.`,
 			if err := a.check(); err != nil {
 				return err
 			}
+			if err := a.checkSystem(); err != nil {
+				return err
+			}
 			reader, err := dossier.New(cmd.InOrStdin())
 			if err != nil {
 				return err
@@ -104,7 +108,7 @@ manifests could not be analyzed.`,
 	s.BoolVar(&a.c.System.OTelEnabled, "otel-enabled", false, "what a MeshConfig inherits, as the controller's flag: otel.enabled")
 	s.StringVar(&a.c.System.OTelEndpoint, "otlp-endpoint", "", "the same: otel.endpoint")
 	s.BoolVar(&a.c.System.OTelLogs, "logs-enabled", false, "the same: otel.logs")
-	s.Float64Var(&a.c.System.TraceSampleRate, "trace-sample-rate", 0.1, "the same: otel.traceSampleRate")
+	s.Float64Var(&a.c.System.TraceSampleRate, "trace-sample-rate", otlpflag.DefaultSampleRate, "the same: otel.traceSampleRate")
 	s.BoolVar(&a.c.System.TraceExport, "trace-export", false, "the same: otel.traceExport")
 	s.StringVar(&a.failOn, "fail-on", string(code.Error), "exit with 1 for findings that are as bad or worse: error, warning, info or never")
 	s.StringSliceVar(&a.ignore, "ignore", nil, "codes that are not reported")
@@ -117,6 +121,15 @@ manifests could not be analyzed.`,
 
 // system is the flags that say what MeshConfigs inherit.
 var system = []string{"otel-enabled", "otlp-endpoint", "logs-enabled", "trace-sample-rate", "trace-export"}
+
+// checkSystem refuses what no installation would take.
+func (a *analysis) checkSystem() error {
+	errs := []error{otlpflag.CheckSampleRate(a.c.System.TraceSampleRate)}
+	if a.c.System.OTelEndpoint != "" {
+		errs = append(errs, otlpflag.CheckEndpoint(a.c.System.OTelEndpoint))
+	}
+	return errors.Join(errs...)
+}
 
 // cluster reads the objects of a cluster. What else there is to know is said on the side.
 func (a *analysis) cluster(ctx context.Context, reader *dossier.Reader, side io.Writer) ([]analyze.Document, error) {

@@ -53,6 +53,9 @@ func TestAnalyzeExitsByWhatItFinds(t *testing.T) {
 		"a severity that is none":         {in: good, args: "analyze - --fail-on bad", status: 2, says: "none of error"},
 		"a code that is none":             {in: good, args: "analyze - --ignore AET9999", status: 2, says: `no code "AET9999"`},
 		"an output that is none":          {in: good, args: "analyze - -o yaml", status: 2, says: "there is json"},
+		"a collector that is none":        {in: good, args: "analyze - --otlp-endpoint=https://c:4317", status: 2, says: "is not host:port"},
+		"a collector with no name":        {in: good, args: "analyze - --otlp-endpoint=my_c:4317", status: 2, says: "neither a name nor an address"},
+		"a rate that is none":             {in: good, args: "analyze - --trace-sample-rate=2", status: 2, says: "--trace-sample-rate 2 is not in 0..1"},
 		"a code that cannot be explained": {args: "explain AET9999", status: 1, says: "lists those that there are"},
 	} {
 		t.Run(name, func(t *testing.T) {

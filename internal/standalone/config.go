@@ -33,7 +33,7 @@ type Config struct {
 	Envoy      string        // path of the Envoy binary
 	Controller string        // path of aether-controller
 	Proxy      string        // path of aether-proxy
-	Extra      []string      // flags handed on to the controller
+	Extra      []string      // flags handed on to the controller; the proxy exports what it does
 	Drain      time.Duration // how long requests may go on when stopping; 0: DefaultDrain, below it: not at all
 	Debug      bool          // controller and proxy log what is of use only to a developer
 	Out        io.Writer     // what a person sees

@@ -17,6 +17,7 @@ import (
 	"aether.io/aether/internal/atomicfile"
 	"aether.io/aether/internal/attest"
 	"aether.io/aether/internal/child"
+	"aether.io/aether/internal/otlpflag"
 	"aether.io/aether/internal/run"
 	"aether.io/aether/internal/spiffeid"
 	"aether.io/aether/internal/standalone/narrator"
@@ -309,7 +310,7 @@ func (in *Instance) proxy(c *controlPorts) *exec.Cmd {
 		"--discovery-server-id=spiffe://"+TrustDomain+"/ns/"+ReleaseNamespace+"/sa/"+spiffeid.ControllerAccount,
 		"--proxy-id="+ProxyName, "--scope=shared", "--xds-socket="+s.XDSSocket(), "--envoy-admin-socket="+s.AdminSocket(),
 		"--envoy-bootstrap="+s.Bootstrap(), "--last-good-dir="+s.LastGood(), "--inspect-socket="+s.ProxySocket())
-	cmd.Args = append(cmd.Args, in.debug()...)
+	cmd.Args = append(append(cmd.Args, otlpflag.ForProxy(in.c.Extra)...), in.debug()...)
 	return cmd
 }
 

@@ -118,6 +118,8 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"discovery.svidTtl=1day":                             "at '/discovery/svidTtl'",
 		"otel.endpoint=https://collector:4317":               "at '/otel/endpoint'",
 		"otel.endpoint=collector:65536":                      "at '/otel/endpoint'",
+		"otel.endpoint=my_collector:4317":                    "at '/otel/endpoint'",
+		"otel.endpoint=Collector:4317":                       "at '/otel/endpoint'",
 		"otel.tls.serverName=10.0.0.1":                       "at '/otel/tls/serverName'",
 		"otel.tls.serverName=a b":                            "at '/otel/tls/serverName'",
 		"otel.tls.caConfigMap=a: b":                          "at '/otel/tls/caConfigMap'",

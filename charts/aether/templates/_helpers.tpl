@@ -68,6 +68,41 @@ coxswain-controller-discovery.{{ .Release.Namespace }}.svc
 {{- end }}
 {{- end }}
 
+{{/* What a component exports and where to, but for the collector's authorities: flags, one a line. */}}
+{{- define "aether.otelFlags" -}}
+{{- with .Values.otel }}
+{{- if .enabled }}
+- --otel-enabled
+{{- end }}
+{{- with .endpoint }}
+- --otlp-endpoint={{ . }}
+{{- end }}
+{{- if .tls.enabled }}
+- --otlp-tls
+{{- with .tls.serverName }}
+- --otlp-server-name={{ . }}
+{{- end }}
+{{- end }}
+{{- if .logs }}
+- --logs-enabled
+{{- end }}
+- --trace-sample-rate={{ .traceSampleRate }}
+{{- if .traceExport }}
+- --trace-export
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Which pod it is, as the container's own variables. Said in full, or two who apply it differ. */}}
+{{- define "aether.podEnvironment" -}}
+- name: POD_NAME
+  valueFrom: {fieldRef: {apiVersion: v1, fieldPath: metadata.name}}
+- name: POD_NAMESPACE
+  valueFrom: {fieldRef: {apiVersion: v1, fieldPath: metadata.namespace}}
+# What its telemetry is of.
+- {name: OTEL_RESOURCE_ATTRIBUTES, value: "k8s.pod.name=$(POD_NAME),k8s.namespace.name=$(POD_NAMESPACE)"}
+{{- end }}
+
 {{/* What every pod of ours has: the pod security standard "restricted". */}}
 {{- define "aether.podSecurity" -}}
 runAsNonRoot: true

@@ -63,24 +63,17 @@ spec:
         - --drain-socket=/var/run/aether/drain.sock
         - --drain-delay={{ $drain.delaySeconds }}s
         - --drain-timeout={{ $drain.timeoutSeconds }}s
-        {{- with .Values.otel }}
-        {{- if and .enabled .endpoint (not .tls.caConfigMap) }}
-        - --otel-enabled
-        - --otlp-endpoint={{ .endpoint }}
-        {{- if .tls.enabled }}
-        - --otlp-tls
-        {{- with .tls.serverName }}
-        - --otlp-server-name={{ . }}
-        {{- end }}
-        {{- end }}
+        {{- if and .Values.otel.enabled .Values.otel.endpoint }}
+        {{- include "aether.otelFlags" . | trim | nindent 8 }}
+        {{- if .Values.otel.tls.caConfigMap }}
+        - --otlp-ca-discovered
         {{- end }}
         {{- end }}
         {{- if .Values.proxy.debug }}
         - --debug
         {{- end }}
       env:
-        - name: POD_NAME
-          valueFrom: {fieldRef: {apiVersion: v1, fieldPath: metadata.name}} # said in full, or two who apply it differ
+        {{- include "aether.podEnvironment" . | nindent 8 }}
       ports:
         - {name: metrics, containerPort: 8080}
         - {name: health, containerPort: 8082}
@@ -123,12 +116,7 @@ spec:
         {{- end }}
         - --disable-hot-restart
       env:
-        - name: POD_NAME
-          valueFrom: {fieldRef: {apiVersion: v1, fieldPath: metadata.name}}
-        - name: POD_NAMESPACE
-          valueFrom: {fieldRef: {apiVersion: v1, fieldPath: metadata.namespace}}
-        # What its logs and spans are of.
-        - {name: OTEL_RESOURCE_ATTRIBUTES, value: "k8s.pod.name=$(POD_NAME),k8s.namespace.name=$(POD_NAMESPACE)"}
+        {{- include "aether.podEnvironment" . | nindent 8 }}
       readinessProbe:
         httpGet: {path: /readyz, port: 8082}
         periodSeconds: 2
