@@ -35,7 +35,9 @@ func resetEpochCommand() *cobra.Command {
 
 A proxy never goes back to what an API server had earlier: of a controller that is behind it, it takes nothing.
 Controllers notice a restore by themselves and raise the epoch, which supersedes all positions of before. If none of them
-has lived through the restore, none notices: proxies serve what they have, and controllers log that proxies are ahead.
+has lived through the restore, none notices: proxies serve what they have and are Disconnected, and controllers log of their
+streams that they are "behind what the subscriber has already seen".
+
 This raises the epoch. Without --yes it says what it would do, and does nothing.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return t.resetEpoch(cmd.Context(), cmd.OutOrStdout(), yes) },
