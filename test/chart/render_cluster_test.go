@@ -154,6 +154,22 @@ func TestWrongValuesAreRefused(t *testing.T) {
 	}
 }
 
+// helm upgrade --reuse-values renders this chart with the values of an older one, in which what is
+// new since is not there at all.
+func TestValuesOfAnOlderChartAreTheDefaults(t *testing.T) {
+	const flag = "--shared-proxy-memory"
+	older := render(t, "--set", "sharedProxy.memoryPerNamespace=null,watchNamespaces=null")
+	if wrong := regexp.MustCompile(flag + `|--watch-namespaces|--[a-z-]+=\n|<no value>`).FindString(older); wrong != "" {
+		t.Errorf("%q is rendered", wrong)
+	}
+	if !strings.Contains(older, "--gateway-class=coxswain\n") {
+		t.Error("the controller is not rendered")
+	}
+	if any := render(t, "--set", "sharedProxy.memoryPerNamespace=0"); !strings.Contains(any, flag+"=0\n") {
+		t.Error("0, which is no bound, is not rendered")
+	}
+}
+
 // rules are those of all roles that are rendered.
 func rules(t *testing.T, rendered string) (out []rbacv1.PolicyRule) {
 	t.Helper()
