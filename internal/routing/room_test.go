@@ -152,12 +152,9 @@ func TestFiveThousandOrdinaryRoutesHaveRoom(t *testing.T) {
 	requireLeftOut(t, r)
 }
 
-// TestRoutesThatDefinitionsAdmitCannotTakeAllMemory is the case that had no bound: 120 routes
-// of 16 hosts with 128 regular expressions each, over a gigabyte in Envoy.
-func TestRoutesThatDefinitionsAdmitCannotTakeAllMemory(t *testing.T) {
-	r := newReplica(t)
-	r.apply(town(0)...)
-	var changes []object.Change
+// largeRoutes is what the definitions admit: 120 routes of 16 hosts with 128 regular expressions
+// each, over a gigabyte in Envoy, with something done to each of their rules.
+func largeRoutes(do func(*gatewayv1.HTTPRouteRule)) (changes []object.Change) {
 	for i := range 120 {
 		route := tenant("red", i, 0)
 		route.Spec.Hostnames = nil
@@ -165,6 +162,7 @@ func TestRoutesThatDefinitionsAdmitCannotTakeAllMemory(t *testing.T) {
 			route.Spec.Hostnames = append(route.Spec.Hostnames, gatewayv1.Hostname(fmt.Sprintf("h%d-%d.example.com", i, h)))
 		}
 		rule := route.Spec.Rules[0]
+		do(&rule)
 		route.Spec.Rules = nil
 		for n := range 16 {
 			rule.Matches = nil
@@ -177,9 +175,38 @@ func TestRoutesThatDefinitionsAdmitCannotTakeAllMemory(t *testing.T) {
 		}
 		changes = append(changes, change(route, object.HTTPRoute))
 	}
-	r.apply(changes...)
+	return changes
+}
+
+func TestRoutesThatDefinitionsAdmitCannotTakeAllMemory(t *testing.T) {
+	r := newReplica(t)
+	r.apply(town(0)...)
+	r.apply(largeRoutes(func(*gatewayv1.HTTPRouteRule) {})...)
 	out := leftOut(t, r)
 	if len(out) < 60 || slices.Contains(out, "red/r0") || !slices.Contains(out, "red/r119") {
 		t.Errorf("%d routes are left out, want most, and not the oldest", len(out))
+	}
+}
+
+// TestRoutesOfUnsupportedRulesNeedRoomToo is of routes that are not accepted, but whose matches
+// are answered all the same, with an error.
+func TestRoutesOfUnsupportedRulesNeedRoomToo(t *testing.T) {
+	r := newReplica(t)
+	r.apply(town(0)...)
+	routes := largeRoutes(func(rule *gatewayv1.HTTPRouteRule) { rule.Retry = &gatewayv1.HTTPRouteRetry{} })
+	r.apply(routes...)
+	served := 0
+	for i, c := range routes {
+		for _, cond := range r.statuses[c.Key].Value.(*gatewayv1.HTTPRouteStatus).Parents[0].Conditions {
+			if cond.Type == "Accepted" && (cond.Status != metav1.ConditionFalse || cond.Reason != string(gatewayv1.RouteReasonUnsupportedValue)) {
+				t.Errorf("route %d: %+v", i, cond)
+			}
+		}
+		if mentions(r, scope.SharedPool(), fmt.Sprintf("h%d-0.example.com", i)) {
+			served++
+		}
+	}
+	if served == 0 || served > 60 || mentions(r, scope.SharedPool(), "h119-0.example.com") {
+		t.Errorf("%d routes are served, want some, and not the newest", served)
 	}
 }

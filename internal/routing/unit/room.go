@@ -60,9 +60,12 @@ func (u *Units) computeAdmitted(c *sheet.Cell, n key.Name) route {
 	out.Parents = slices.Clone(out.Parents)
 	for i := range out.Parents {
 		p := &out.Parents[i]
-		if p.Rejected.IsZero() && p.shared() && len(p.Hosts) > 0 {
-			if p.Rejected = u.lacksRoom(c, n); !p.Rejected.IsZero() {
+		if p.shared() && len(p.Hosts) > 0 { // one of which no rule is supported has its matches answered too
+			if why := u.lacksRoom(c, n); !why.IsZero() {
 				p.Hosts = nil
+				if p.Rejected.IsZero() {
+					p.Rejected = why
+				}
 			}
 		}
 		if p.Rejected.IsZero() {
