@@ -68,8 +68,8 @@ type Config struct {
 // Claim is one replica's view of what its release may do.
 type Claim struct {
 	c    Config
-	seen map[id]sight    // of Run's goroutine: when each Lease was last seen to be renewed
-	able map[string]bool // of Run's goroutine: by namespace of others, what is known of their rights
+	seen map[id]sight      // of Run's goroutine: when each Lease was last seen to be renewed
+	able map[string]answer // of Run's goroutine: by namespace of others, what is known of their rights
 
 	mu      sync.Mutex // guards what follows
 	held    bool
@@ -93,7 +93,7 @@ func New(c Config) (*Claim, error) {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	one := &Claim{
-		c: c, seen: map[id]sight{}, able: map[string]bool{}, changed: make(chan struct{}),
+		c: c, seen: map[id]sight{}, able: map[string]answer{}, changed: make(chan struct{}),
 		lack: errors.New("it is not known yet whether another release of Aether has what this one is to serve"),
 	}
 	if c.Registerer != nil {
@@ -184,6 +184,9 @@ func (c *Claim) look(ctx context.Context) error {
 	// nobody else writes: made, marked, and looked at.
 	for range maxSteps {
 		all, err := c.list(ctx)
+		if err != nil && all.own != nil { // it is still kept, as what it was
+			err = errors.Join(err, c.renew(ctx, all.own))
+		}
 		if err != nil {
 			return err
 		}

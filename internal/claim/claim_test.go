@@ -27,6 +27,8 @@ type shelf struct {
 	version int
 	down    bool
 	unable  []string // namespaces whose releases have no rights
+	broken  bool     // nobody's rights are found out
+	asked   int      // how often rights were asked for
 }
 
 func (s *shelf) key(l *coordinationv1.Lease) string { return l.Namespace + "/" + l.Name }
@@ -77,6 +79,31 @@ func (s *shelf) Update(_ context.Context, l *coordinationv1.Lease) error {
 	return nil
 }
 
+func (s *shelf) able(_ context.Context, namespace string) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked++
+	if s.broken {
+		return false, errors.New("no answer in time")
+	}
+	return !slices.Contains(s.unable, namespace), nil
+}
+
+// shut sets which namespaces' releases have no rights.
+func (s *shelf) shut(unable ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unable = unable
+}
+
+// silence has rights not found out, or again, and returns how often they were asked for.
+func (s *shelf) silence(broken bool) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.broken = broken
+	return s.asked
+}
+
 func (s *shelf) lose(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,7 +148,7 @@ func (s *shelf) join(t *testing.T, namespace string, w Watches) *member {
 	var err error
 	m.Claim, err = New(Config{
 		Store: s, Namespace: namespace, Release: "aether", Watches: w,
-		Able: func(_ context.Context, n string) (bool, error) { return !slices.Contains(s.unable, n), nil },
+		Able: s.able,
 		OnLoss: func(lack error) {
 			m.mu.Lock()
 			defer m.mu.Unlock()
@@ -316,16 +343,45 @@ func TestWithoutTheAPIAllStayWhatTheyAre(t *testing.T) {
 // Leases are anybody's to write who has rights in one namespace.
 func TestALeaseOfNoReleaseTakesNothing(t *testing.T) {
 	play(t, func(t *testing.T, s *shelf) {
-		s.unable = []string{"tenant"}
+		s.shut("tenant")
 		s.join(t, "tenant", Watches{Class: "coxswain"}).stop()
 		time.Sleep(2 * time.Second)
 		a := s.join(t, "team-a", Watches{Class: "coxswain"})
 		a.is(t, "the other's Lease is older", true)
 		a.stop()
-		s.unable = nil
+		s.shut()
 		b := s.join(t, "team-a", Watches{Class: "coxswain"})
 		b.is(t, "it has rights", false, "namespace tenant")
 		b.stop()
+	})
+}
+
+// A review that fails decides nothing, and answers are kept for a while.
+func TestRightsThatAreNotFoundOutChangeNothing(t *testing.T) {
+	play(t, func(t *testing.T, s *shelf) {
+		s.shut("tenant")
+		tenant := s.join(t, "tenant", Watches{Class: "coxswain"})
+		time.Sleep(2 * time.Second)
+		a := s.join(t, "team-a", Watches{Class: "coxswain"})
+		a.is(t, "before", true)
+		time.Sleep(keepNo - DefaultEvery)
+		if asked := s.silence(true); asked > 4 {
+			t.Errorf("rights were asked for %d times within %s", asked, keepNo)
+		}
+		time.Sleep(10 * time.Minute)
+		a.is(t, "nobody answers", true)
+		b := s.join(t, "team-b", Watches{Class: "b", Namespaces: []string{"team-b"}})
+		b.is(t, "one that begins meanwhile", false, "not known yet")
+		s.silence(false)
+		time.Sleep(2 * DefaultEvery)
+		a.is(t, "again", true)
+		b.is(t, "again", false, "team-a") // whose Lease was kept all the time
+		if a.began() != 1 {
+			t.Errorf("it began to act %d times", a.began())
+		}
+		for _, m := range []*member{tenant, a, b} {
+			m.stop()
+		}
 	})
 }
 

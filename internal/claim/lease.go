@@ -9,8 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"aether.io/aether/internal/logkey"
 )
 
 const (
@@ -46,7 +44,7 @@ type listed struct {
 }
 
 // list reads the Leases. One that is not renewed counts until it was seen not to be for as long
-// as it says.
+// as it says. If which count is not found out it fails, with what else is known.
 func (c *Claim) list(ctx context.Context) (listed, error) {
 	leases, err := c.c.Store.List(ctx)
 	if err != nil {
@@ -55,7 +53,6 @@ func (c *Claim) list(ctx context.Context) (listed, error) {
 	now := time.Now()
 	var out listed
 	seen := make(map[id]sight, len(leases))
-	able := map[string]bool{}
 	for _, l := range leases {
 		key := id{types.NamespacedName{Namespace: l.Namespace, Name: l.Name}, l.UID}
 		last, before := c.seen[key]
@@ -73,35 +70,12 @@ func (c *Claim) list(ctx context.Context) (listed, error) {
 			continue
 		case ended:
 			continue
-		case l.Namespace != c.c.Namespace && !c.mayMatter(ctx, l.Namespace, able):
-			continue
 		}
 		out.entries = append(out.entries, one.entry)
 	}
-	c.seen, c.able = seen, able
-	return out, nil
-}
-
-// mayMatter reports whether releases of a namespace can get in the way of others. Where that is
-// not found out they can. What was found out by this look is in now; that one can is kept for as
-// long as it has a Lease.
-func (c *Claim) mayMatter(ctx context.Context, namespace string, now map[string]bool) bool {
-	if c.c.Able == nil {
-		return true
-	}
-	if can, asked := now[namespace]; asked {
-		return can
-	}
-	can := c.able[namespace]
-	if !can {
-		var err error
-		if can, err = c.c.Able(ctx, namespace); err != nil {
-			c.c.Log.Warn("rights of another release are not known; it counts", logkey.Namespace, namespace, logkey.Error, err)
-			return true
-		}
-	}
-	now[namespace] = can
-	return can
+	c.seen = seen
+	out.entries, err = c.counted(ctx, out.entries)
+	return out, err
 }
 
 // read is a Lease as it is judged. One that does not say what it watches watches everything:
