@@ -26,7 +26,9 @@ func (c *controller) makeClaim(client *rest.Config) error {
 	}
 	c.claim, err = claim.New(claim.Config{
 		Store: api, Namespace: c.f.releaseNamespace, Release: c.f.releaseName, Watches: claim.Watches{Class: c.f.gatewayClass, Namespaces: c.f.watched()},
-		Able:    func(ctx context.Context, namespace string) (bool, error) { return api.Able(ctx, namespace, account) },
+		Able: func(ctx context.Context, namespace string, right claim.Right) (bool, error) {
+			return api.Able(ctx, namespace, account, right)
+		},
 		OnLoss:  c.overlap,
 		OnReach: c.problems.setClaims,
 		Log:     c.log, Registerer: c.metrics,

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
 const (
@@ -87,16 +88,24 @@ func (a *API) Delete(ctx context.Context, l *coordinationv1.Lease) error {
 	})
 }
 
-// Able reports whether a service account of a namespace may ask whom a token stands for: every
-// release of Aether may, and nobody who has rights in single namespaces only can give that.
-func (a *API) Able(ctx context.Context, namespace, account string) (bool, error) {
+// Able reports whether a service account of a namespace has a right.
+func (a *API) Able(ctx context.Context, namespace, account string, right Right) (bool, error) {
+	asked := authorizationv1.ResourceAttributes{Verb: "create", Group: "authentication.k8s.io", Resource: "tokenreviews"}
+	switch {
+	case right.Class != "":
+		asked = authorizationv1.ResourceAttributes{
+			Verb: "update", Group: gatewayv1.GroupName, Resource: "gatewayclasses", Subresource: "status", Name: right.Class,
+		}
+	case right.Namespace == everywhere:
+		asked = authorizationv1.ResourceAttributes{Verb: "list", Group: gatewayv1.GroupName, Resource: "gateways"}
+	case right.Namespace != "":
+		asked = authorizationv1.ResourceAttributes{Verb: "list", Group: gatewayv1.GroupName, Resource: "gateways", Namespace: right.Namespace}
+	}
 	review, err := a.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
 		Spec: authorizationv1.SubjectAccessReviewSpec{
-			User:   "system:serviceaccount:" + namespace + ":" + account,
-			Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
-			ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Verb: "create", Group: "authentication.k8s.io", Resource: "tokenreviews",
-			},
+			User:               "system:serviceaccount:" + namespace + ":" + account,
+			Groups:             []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
+			ResourceAttributes: &asked,
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {

@@ -51,9 +51,8 @@ type Config struct {
 	Namespace string  // required: the release's
 	Release   string  // required: its name
 	Watches   Watches // what it takes for its own
-	// Able reports whether the release in a namespace has the rights to get in the way of another:
-	// Leases are anybody's to write who has rights in a single namespace. Nil: all have.
-	Able func(ctx context.Context, namespace string) (bool, error)
+	// Able reports whether the release in a namespace has a right. Nil: all have all.
+	Able func(ctx context.Context, namespace string, right Right) (bool, error)
 	// OnLoss is called when this release has to wait, or for another reason than before, with why,
 	// and with nil when it need not; it must not block. Nil: nobody is told.
 	OnLoss func(lack error)
@@ -68,8 +67,8 @@ type Config struct {
 // Claim is one replica's view of what its release may do.
 type Claim struct {
 	c    Config
-	seen map[id]sight      // of Run's goroutine: when each Lease was last seen to be renewed
-	able map[string]answer // of Run's goroutine: by namespace of others, what is known of their rights
+	seen map[id]sight        // of Run's goroutine: when each Lease was last seen to be renewed
+	able map[question]answer // of Run's goroutine: what is known of others' rights
 
 	mu      sync.Mutex // guards what follows
 	held    bool
@@ -93,7 +92,7 @@ func New(c Config) (*Claim, error) {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	one := &Claim{
-		c: c, seen: map[id]sight{}, able: map[string]answer{}, changed: make(chan struct{}),
+		c: c, seen: map[id]sight{}, able: map[question]answer{}, changed: make(chan struct{}),
 		lack: errors.New("it is not known yet whether another release of Aether has what this one is to serve"),
 	}
 	if c.Registerer != nil {

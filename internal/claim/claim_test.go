@@ -26,9 +26,10 @@ type shelf struct {
 	there   map[string]coordinationv1.Lease
 	version int
 	down    bool
-	unable  []string // namespaces whose releases have no rights
-	broken  bool     // nobody's rights are found out
-	asked   int      // how often rights were asked for
+	unable  []string           // namespaces whose releases have no rights
+	bound   map[string][]Right // all that releases of a namespace have, where it is not every one
+	broken  bool               // nobody's rights are found out
+	asked   int                // how often rights were asked for
 }
 
 func (s *shelf) key(l *coordinationv1.Lease) string { return l.Namespace + "/" + l.Name }
@@ -37,6 +38,13 @@ func (s *shelf) stamp(l *coordinationv1.Lease) {
 	s.version++
 	l.ResourceVersion = strconv.Itoa(s.version)
 	s.there[s.key(l)] = *l.DeepCopy()
+}
+
+// put is what anybody does who may write Leases.
+func (s *shelf) put(l *coordinationv1.Lease) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stamp(l)
 }
 
 func (s *shelf) List(context.Context) ([]coordinationv1.Lease, error) {
@@ -79,12 +87,15 @@ func (s *shelf) Update(_ context.Context, l *coordinationv1.Lease) error {
 	return nil
 }
 
-func (s *shelf) able(_ context.Context, namespace string) (bool, error) {
+func (s *shelf) able(_ context.Context, namespace string, right Right) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked++
 	if s.broken {
 		return false, errors.New("no answer in time")
+	}
+	if may, bound := s.bound[namespace]; bound && right != (Right{}) {
+		return slices.Contains(may, right), nil
 	}
 	return !slices.Contains(s.unable, namespace), nil
 }
@@ -385,20 +396,84 @@ func TestRightsThatAreNotFoundOutChangeNothing(t *testing.T) {
 	})
 }
 
-// What cannot be read may be of a newer release.
-func TestALeaseThatDoesNotSayWhatIsWatchedCountsForAll(t *testing.T) {
+// Who has rights in a release's namespace labels an older Lease that somebody renews.
+func TestALeaseWhoseNameIsNotMadeOfWhatItSaysTakesNothing(t *testing.T) {
+	all := Watches{Class: "coxswain"}
+	for name, l := range map[string]metav1.ObjectMeta{
+		"it says nothing":                   {Name: "some-app"},
+		"it says nothing, named for that":   {Name: nameOf("")},
+		"it says all":                       {Name: "some-app", Annotations: map[string]string{Annotation: all.encode()}},
+		"it says all by another's name":     {Name: all.name(), Annotations: map[string]string{Annotation: `{"gatewayClass":"c"}`}},
+		"what cannot be read":               {Name: nameOf("{"), Annotations: map[string]string{Annotation: "{"}},
+		"all, and no class":                 {Name: nameOf("{}"), Annotations: map[string]string{Annotation: "{}"}},
+		"not its own namespace":             {Name: Watches{Class: "c", Namespaces: []string{"team-b"}}.name(), Annotations: map[string]string{Annotation: Watches{Class: "c", Namespaces: []string{"team-b"}}.encode()}},
+		"more than there can be to be said": {Name: nameOf(all.encode() + strings.Repeat(" ", maxText)), Annotations: map[string]string{Annotation: all.encode() + strings.Repeat(" ", maxText)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(t *testing.T, s *shelf) {
+				holder := "app-0"
+				l.Namespace, l.CreationTimestamp = "team-a", metav1.NewTime(time.Now().Add(-time.Hour))
+				app := &coordinationv1.Lease{ObjectMeta: l, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}
+				s.put(app)
+				b := s.join(t, "team-b", Watches{Class: "b", Namespaces: []string{"team-b"}})
+				b.is(t, "before", true)
+				app.Labels = map[string]string{Label: "aether"}
+				for range 12 { // as its election renews it
+					s.put(app)
+					time.Sleep(DefaultEvery)
+				}
+				b.is(t, "it has the label", true)
+				b.stop()
+			})
+		})
+	}
+}
+
+// What a newer release says beside what is known does not make its Lease nobody's.
+func TestALeaseOfANewerReleaseCounts(t *testing.T) {
 	play(t, func(t *testing.T, s *shelf) {
+		text := `{"gatewayClass":"coxswain","selector":{}}`
 		holder := "x"
-		s.stamp(&coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "strange", Labels: map[string]string{Label: "next"}},
+		s.put(&coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: nameOf(text), Labels: map[string]string{Label: "next"}, Annotations: map[string]string{Annotation: text}},
 			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder},
 		})
 		b := s.join(t, "team-b", Watches{Class: "b", Namespaces: []string{"team-b"}})
-		b.is(t, "it counts", false, "release next of namespace team-a", "namespace team-b", "Lease team-a/strange")
+		b.is(t, "it counts", false, "release next of namespace team-a", "namespace team-b", "Lease team-a/aether-release-")
 		time.Sleep(DefaultDuration + 2*DefaultEvery)
 		b.is(t, "it has ended", true)
 		b.stop()
 	})
+}
+
+// Who has rights in a release's namespace makes a Lease there that says more than that release watches.
+func TestALeaseThatSaysMoreThanItsReleaseMayTakesNothing(t *testing.T) {
+	its := Watches{Class: "a", Namespaces: []string{"team-a", "x"}}
+	for name, c := range map[string]struct {
+		says, ours Watches
+		acts       bool
+	}{
+		"all, and we some":                 {Watches{Class: "a"}, Watches{Class: "b", Namespaces: []string{"team-b"}}, true},
+		"all, and we all":                  {Watches{Class: "a"}, Watches{Class: "b"}, true},
+		"ours":                             {Watches{Class: "a", Namespaces: []string{"team-a", "team-b"}}, Watches{Class: "b", Namespaces: []string{"team-b"}}, true},
+		"our class":                        {Watches{Class: "b", Namespaces: []string{"team-a"}}, Watches{Class: "b", Namespaces: []string{"team-b"}}, true},
+		"what it may, and we all":          {its, Watches{Class: "b"}, false},
+		"what it may, and we some of that": {its, Watches{Class: "b", Namespaces: []string{"team-b", "x"}}, false},
+		"its class":                        {Watches{Class: "a", Namespaces: []string{"team-a"}}, Watches{Class: "a", Namespaces: []string{"team-b"}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(t *testing.T, s *shelf) {
+				s.bound = map[string][]Right{"team-a": {{Namespace: "team-a"}, {Namespace: "x"}, {Class: "a"}}}
+				a := s.join(t, "team-a", c.says)
+				time.Sleep(2 * time.Second)
+				b := s.join(t, "team-b", c.ours)
+				time.Sleep(10 * time.Minute)
+				b.is(t, "beside it", c.acts)
+				a.stop()
+				b.stop()
+			})
+		})
+	}
 }
 
 func TestALeaseThatOthersTakeTheLabelOfIsTold(t *testing.T) {

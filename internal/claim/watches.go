@@ -37,8 +37,11 @@ func parse(text string) (Watches, error) {
 
 // name is of a Lease: another for each other claim, so that a release whose values change
 // has one for what it was and one for what it is to be while the one replaces the other.
-func (w Watches) name() string {
-	sum := sha256.Sum256([]byte(w.encode()))
+func (w Watches) name() string { return nameOf(w.encode()) }
+
+// nameOf is the name of the Lease with that annotation, whatever a newer release says in it.
+func nameOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
 	return "aether-release-" + hex.EncodeToString(sum[:5])
 }
 
