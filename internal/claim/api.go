@@ -17,7 +17,7 @@ import (
 
 const (
 	callTimeout = 5 * time.Second // of one request
-	pageSize    = 500             // Leases of one answer
+	pageSize    = 20              // Leases of one answer, each of up to 1.5 MiB if somebody fills it
 )
 
 // API is Leases of the Kubernetes API. Its rights: list on Leases in all namespaces, create,
@@ -45,18 +45,19 @@ func NewAPI(config *rest.Config, deployment string) (*API, error) {
 }
 
 // List implements Store. Without a resourceVersion it is answered from what is stored.
-func (a *API) List(ctx context.Context) ([]coordinationv1.Lease, error) {
-	var out []coordinationv1.Lease
+func (a *API) List(ctx context.Context, take func([]coordinationv1.Lease) error) error {
 	options := metav1.ListOptions{LabelSelector: Label, Limit: pageSize}
-	// Exits: the last page; an error, as ctx is done.
+	// Exits: the last page; an error, as ctx is done; take wants no more.
 	for {
 		page, err := a.client.CoordinationV1().Leases(metav1.NamespaceAll).List(ctx, options)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		out = append(out, page.Items...)
+		if err := take(page.Items); err != nil {
+			return err
+		}
 		if options.Continue = page.Continue; options.Continue == "" {
-			return out, nil
+			return nil
 		}
 	}
 }

@@ -37,8 +37,9 @@ const (
 
 // Store is where Leases are. Its calls end with their context.
 type Store interface {
-	// List returns the Leases of every release, in all namespaces, as they are now.
-	List(ctx context.Context) ([]coordinationv1.Lease, error)
+	// List has take called with the Leases of every release, in all namespaces, as they are now, a
+	// few at a time. It ends with an error of take's, and take keeps nothing of the slice.
+	List(ctx context.Context, take func([]coordinationv1.Lease) error) error
 	Create(ctx context.Context, l *coordinationv1.Lease) error
 	// Update and Delete fail with a conflict if the Lease is not what it was when it was listed.
 	Update(ctx context.Context, l *coordinationv1.Lease) error

@@ -47,19 +47,34 @@ func (s *shelf) put(l *coordinationv1.Lease) {
 	s.stamp(l)
 }
 
-func (s *shelf) List(context.Context) ([]coordinationv1.Lease, error) {
+func (s *shelf) List(_ context.Context, take func([]coordinationv1.Lease) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.down {
-		return nil, errors.New("no route to the API")
+		return errors.New("no route to the API")
 	}
-	var out []coordinationv1.Lease
 	for _, l := range s.there {
-		if _, labeled := l.Labels[Label]; labeled {
-			out = append(out, l)
+		if _, labeled := l.Labels[Label]; !labeled {
+			continue
+		}
+		if err := take([]coordinationv1.Lease{l}); err != nil {
+			return err
 		}
 	}
-	return out, nil
+	return nil
+}
+
+// labeled is how many Leases have the label.
+func (s *shelf) labeled(t *testing.T) (n int) {
+	t.Helper()
+	err := s.List(t.Context(), func(page []coordinationv1.Lease) error {
+		n += len(page)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 func (s *shelf) Create(_ context.Context, l *coordinationv1.Lease) error {
@@ -149,6 +164,7 @@ type member struct {
 
 	mu     sync.Mutex // guards what follows
 	losses []string   // what it was told
+	reach  string     // why Leases cannot be used, as it was told
 	runs   int        // how often what may only run while it holds has begun
 	acts   bool
 }
@@ -160,6 +176,11 @@ func (s *shelf) join(t *testing.T, namespace string, w Watches) *member {
 	m.Claim, err = New(Config{
 		Store: s, Namespace: namespace, Release: "aether", Watches: w,
 		Able: s.able,
+		OnReach: func(err error) {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.reach = text(err)
+		},
 		OnLoss: func(lack error) {
 			m.mu.Lock()
 			defer m.mu.Unlock()
@@ -289,8 +310,8 @@ func TestReplicasOfAReleaseAreOne(t *testing.T) {
 		one.stop()
 		time.Sleep(10 * time.Minute)
 		two.is(t, "alone", true)
-		if list, _ := s.List(t.Context()); len(list) != 1 || two.began() != 1 {
-			t.Errorf("%d Leases; it began to act %d times", len(list), two.began())
+		if n := s.labeled(t); n != 1 || two.began() != 1 {
+			t.Errorf("%d Leases; it began to act %d times", n, two.began())
 		}
 		two.stop()
 	})

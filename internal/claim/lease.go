@@ -9,7 +9,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 const (
@@ -21,69 +20,10 @@ const (
 	maxText = 8 << 10
 )
 
-// id is one Lease object.
-type id struct {
-	types.NamespacedName
-	uid types.UID
-}
-
-// sight is when a Lease was last seen to be renewed, by this process's clock.
-type sight struct {
-	version string // the Lease's
-	at      time.Time
-}
-
 // known is a Lease and how it is judged.
 type known struct {
 	lease coordinationv1.Lease
 	entry entry
-}
-
-// listed is the Leases that there are.
-type listed struct {
-	own     *known                 // of what this process claims; nil: there is none
-	entries []entry                // that count
-	ended   []coordinationv1.Lease // of this release, which nobody renews
-}
-
-// list reads the Leases. One that is not renewed counts until it was seen not to be for as long
-// as it says. If which count is not found out it fails, with what else is known.
-func (c *Claim) list(ctx context.Context) (listed, error) {
-	leases, err := c.c.Store.List(ctx)
-	if err != nil {
-		return listed{}, fmt.Errorf("list Leases of releases: %w", err)
-	}
-	now := time.Now()
-	var out listed
-	seen := make(map[id]sight, len(leases))
-	for _, l := range leases {
-		own := l.Namespace == c.c.Namespace && l.Name == c.c.Watches.name()
-		e, ok := read(&l)
-		if !ok && !own {
-			continue
-		}
-		key := id{types.NamespacedName{Namespace: l.Namespace, Name: l.Name}, l.UID}
-		last, before := c.seen[key]
-		if !before || last.version != l.ResourceVersion {
-			last = sight{l.ResourceVersion, now}
-		}
-		seen[key] = last
-		one := known{l, e}
-		switch ended := now.Sub(last.at) > lasts(&l); {
-		case own:
-			one.entry.Watches = c.c.Watches // whatever others wrote there
-			out.own = &one                  // it is taken up, ended or not
-		case ended && l.Namespace == c.c.Namespace:
-			out.ended = append(out.ended, l)
-			continue
-		case ended:
-			continue
-		}
-		out.entries = append(out.entries, one.entry)
-	}
-	c.seen = seen
-	out.entries, err = c.counted(ctx, out.entries)
-	return out, err
 }
 
 // read is a Lease as it is judged. It is of no release, ok is false, unless its name is made of
