@@ -207,7 +207,11 @@ func (c *Claim) step(ctx context.Context, all listed) (again bool, err error) {
 		}
 		return true, nil
 	}
-	rivals := rivals(all.entries, c.c.Namespace, c.c.Watches)
+	entries := all.entries
+	if all.own.entry.Holds {
+		entries = c.proven(entries)
+	}
+	rivals := rivals(entries, c.c.Namespace, c.c.Watches)
 	if len(rivals) > 0 {
 		c.set(false, &OverlapError{Rivals: rivals}) // before others may take it to be so
 	}
@@ -225,6 +229,18 @@ func (c *Claim) step(ctx context.Context, all listed) (again bool, err error) {
 		return false, err
 	}
 	return false, c.tidy(ctx, all.ended)
+}
+
+// proven is entries without those of other releases that were not seen to be renewed. They take
+// nothing from this one while it acts: a process that begins beside a Lease that ended
+// long ago would wait for that, where those before it knew.
+func (c *Claim) proven(all []entry) (out []entry) {
+	for _, e := range all {
+		if e.Renewed || e.Namespace == c.c.Namespace {
+			out = append(out, e)
+		}
+	}
+	return out
 }
 
 func (c *Claim) set(held bool, lack error) {

@@ -376,14 +376,82 @@ func TestWithoutTheAPIAllStayWhatTheyAre(t *testing.T) {
 func TestALeaseOfNoReleaseTakesNothing(t *testing.T) {
 	play(t, func(t *testing.T, s *shelf) {
 		s.shut("tenant")
-		s.join(t, "tenant", Watches{Class: "coxswain"}).stop()
+		tenant := s.join(t, "tenant", Watches{Class: "coxswain"})
 		time.Sleep(2 * time.Second)
 		a := s.join(t, "team-a", Watches{Class: "coxswain"})
+		time.Sleep(10 * time.Minute)
 		a.is(t, "the other's Lease is older", true)
 		a.stop()
 		s.shut()
 		b := s.join(t, "team-a", Watches{Class: "coxswain"})
+		time.Sleep(2 * DefaultEvery)
 		b.is(t, "it has rights", false, "namespace tenant")
+		b.stop()
+		tenant.stop()
+	})
+}
+
+// The one before it knew that the other is gone; one that begins does not.
+func TestAReplicaThatBeginsBesideALeaseThatHasEnded(t *testing.T) {
+	for name, all := range map[string]bool{"the only one": false, "one of two": true} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(t *testing.T, s *shelf) {
+				w := Watches{Class: "coxswain"}
+				a := s.join(t, "team-a", w)
+				time.Sleep(2 * time.Second)
+				b := s.join(t, "team-b", w)
+				a.stop()
+				time.Sleep(24 * time.Hour)
+				b.is(t, "the other is gone", true)
+				if !all {
+					b.stop()
+				}
+				next := s.join(t, "team-b", w)
+				for range 10 {
+					next.is(t, "it begins", true)
+					if all {
+						b.is(t, "it goes on", true)
+					}
+					time.Sleep(DefaultEvery)
+				}
+				if next.began() != 1 {
+					t.Errorf("it began to act %d times", next.began())
+				}
+
+				// The older comes back, and is seen to renew what it had.
+				a = s.join(t, "team-a", w)
+				a.is(t, "back", true)
+				time.Sleep(2 * DefaultEvery)
+				a.is(t, "back", true)
+				next.is(t, "the older is back", false, "team-a")
+				if all {
+					b.stop()
+				}
+				a.stop()
+				next.stop()
+			})
+		})
+	}
+}
+
+// One that begins while it is marked as acting, and another does act, finds out by that one's renewing.
+func TestAReplicaThatBeginsBesideOneThatActs(t *testing.T) {
+	play(t, func(t *testing.T, s *shelf) {
+		w := Watches{Class: "coxswain"}
+		a := s.join(t, "team-a", w)
+		time.Sleep(2 * time.Second)
+		b := s.join(t, "team-b", w)
+		a.stop()
+		time.Sleep(10 * time.Minute)
+		b.is(t, "alone", true)
+		b.stop()
+		a = s.join(t, "team-a", w)
+		time.Sleep(time.Hour)
+		b = s.join(t, "team-b", w)
+		time.Sleep(2 * DefaultEvery)
+		a.is(t, "the older", true)
+		b.is(t, "the younger", false, "team-a")
+		a.stop()
 		b.stop()
 	})
 }

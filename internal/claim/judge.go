@@ -15,6 +15,7 @@ type entry struct {
 	Name      string // of the Lease
 	Watches   Watches
 	Holds     bool      // it acts; else it waits
+	Renewed   bool      // this process has seen it renewed
 	Since     time.Time // when the Lease was made
 }
 
@@ -46,7 +47,8 @@ func (e *OverlapError) Error() string {
 //
 // Of two who both hold a thing, or both wait for it, the older has it: whose Lease was made
 // first, by the API's clock. One that holds it has it before one that waits, older or not: a
-// release whose values change, or that comes back, takes nothing from one that serves it.
+// release whose values change takes nothing from one that serves it. One that was away and has
+// its Lease still, marked as held, holds: the older that comes back takes its own back.
 // What another entry of this release holds is this release's: its values are being changed.
 func rivals(all []entry, namespace string, watches Watches) []Rival {
 	var ours []entry

@@ -28,6 +28,7 @@ type id struct {
 type sight struct {
 	version string // the Lease's
 	at      time.Time
+	renewed bool // it was seen to be; else it was there, and may have ended long ago
 }
 
 // listed is the Leases that there are.
@@ -84,8 +85,9 @@ func (r *reading) take(l *coordinationv1.Lease) {
 	key := id{types.NamespacedName{Namespace: l.Namespace, Name: l.Name}, l.UID}
 	last, before := r.c.seen[key]
 	if !before || last.version != l.ResourceVersion {
-		last = sight{l.ResourceVersion, r.now}
+		last = sight{l.ResourceVersion, r.now, before}
 	}
+	e.Renewed = last.renewed
 	r.seen[key] = last
 	switch ended := r.now.Sub(last.at) > lasts(l); {
 	case own: // it is taken up, ended or not, whatever others wrote there
