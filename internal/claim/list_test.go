@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -45,6 +46,7 @@ func TestTooManyLeasesDecideNothing(t *testing.T) {
 					s.put(&l)
 				}
 				time.Sleep(DefaultEvery)
+				synctest.Wait()
 				a.is(t, "there are too many", true)
 				b := s.join(t, "team-b", Watches{Class: "b", Namespaces: []string{"team-b"}})
 				b.is(t, "there are too many", false, "not known yet")
