@@ -5,9 +5,12 @@ package envoy_test
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"aether.io/aether/internal/envoy"
 	"aether.io/aether/internal/envoy/footprint"
@@ -98,17 +101,82 @@ func TestAFootprintIsWhatEnvoyTakes(t *testing.T) {
 	})
 	t.Run("clusters", func(t *testing.T) {
 		r := newRig(t)
-		r.serve(t, envoy.Runtime{})
-		await(t, "Envoy", func() bool { return strings.Contains(r.get("/ready"), "LIVE") }, func() string { return r.get("/ready") })
-		before := r.allocated(t)
-		for i := range routes {
-			r.serve(t, cluster(fmt.Sprintf("ns/b%d/80", i), envoy.HTTP1)...)
-		}
-		await(t, "the clusters", func() bool { return strings.Contains(r.get("/clusters"), fmt.Sprintf("ns/b%d/80::", routes-1)) }, func() string { return "" })
-		if took := r.allocated(t) - before; footprint.Cluster*routes < took*8/10 || footprint.Cluster*routes > took*3 {
-			t.Errorf("a cluster takes %d bytes, the estimate is %d", took/routes, footprint.Cluster)
-		}
+		requireClusters(t, r, routes, footprint.Cluster, func(i int) []model { return cluster(fmt.Sprintf("ns/b%d/80", i), envoy.HTTP1) })
 	})
+}
+
+// TestEachClusterHasItsCertificates: one bundle is in Envoy as often as there are clusters of it.
+func TestEachClusterHasItsCertificates(t *testing.T) {
+	for name, c := range map[string]struct {
+		clusters    int64
+		authorities int
+	}{
+		"one":  {400, 1},
+		"many": {40, 1400},
+	} {
+		t.Run(name, func(t *testing.T) {
+			trust := envoy.Trust{Name: "ns/p/backend-ca", Authorities: authorities(t, c.authorities)}
+			r := newRig(t)
+			r.serve(t, trust)
+			requireClusters(t, r, c.clusters, footprint.Cluster+footprint.TLS+footprint.Authorities(len(trust.Authorities)), func(i int) []model {
+				return secured(i, envoy.UpstreamTLS{Trust: trust.Name})
+			})
+		})
+	}
+	t.Run("the system's", func(t *testing.T) {
+		pem := authorities(t, 390)
+		file := filepath.Join(t.TempDir(), "ca.crt")
+		if err := os.WriteFile(file, pem, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if len(pem) < footprint.SystemAuthorities*8/10 || len(pem) > footprint.SystemAuthorities {
+			t.Fatalf("the file has %d bytes", len(pem))
+		}
+		requireClusters(t, newRig(t), 100, footprint.Cluster+footprint.TLS+footprint.Authorities(footprint.SystemAuthorities), func(i int) []model {
+			return secured(i, envoy.UpstreamTLS{TrustFile: file})
+		})
+	})
+	t.Run("a long chain of its own", func(t *testing.T) {
+		by := newAuthority(t, "authority", nil)
+		shown := by.secret(t, "ns/shown", ecKey(), "a.example")
+		shown.Chain = append(shown.Chain, authorities(t, 1400)...)
+		r := newRig(t)
+		r.serve(t, envoy.Trust{Name: "ns/p/backend-ca", Authorities: by.pem()}, shown)
+		estimate := footprint.Cluster + footprint.TLS + footprint.Authorities(len(by.pem())) + footprint.Chain(len(shown.Chain))
+		requireClusters(t, r, 40, estimate, func(i int) []model {
+			return secured(i, envoy.UpstreamTLS{Trust: "ns/p/backend-ca", Certificate: shown.Name})
+		})
+	})
+}
+
+func authorities(t *testing.T, n int) (pem []byte) {
+	t.Helper()
+	for i := range n {
+		pem = append(pem, newAuthority(t, fmt.Sprintf("authority %d", i), nil).pem()...)
+	}
+	return pem
+}
+
+func secured(i int, tls envoy.UpstreamTLS) []model {
+	tls.ServerName, tls.Names = "a.example", []envoy.SubjectName{{Value: "a.example"}}
+	name := fmt.Sprintf("ns/b%d/80", i)
+	return []model{envoy.Endpoints{Cluster: name}, envoy.Cluster{Name: name, ConnectTimeout: time.Second, TLS: &tls}}
+}
+
+// requireClusters is that Envoy takes for each of n clusters what the estimate says.
+func requireClusters(t *testing.T, r *rig, n, estimate int64, each func(int) []model) {
+	t.Helper()
+	r.serve(t, envoy.Runtime{})
+	await(t, "Envoy", func() bool { return strings.Contains(r.get("/ready"), "LIVE") }, func() string { return r.get("/ready") })
+	before := r.allocated(t)
+	for i := range n {
+		r.serve(t, each(int(i))...)
+	}
+	await(t, "the clusters", func() bool { return strings.Contains(r.get("/clusters"), fmt.Sprintf("ns/b%d/80::", n-1)) }, func() string { return "" })
+	took := (r.allocated(t) - before) / n
+	if estimate < took*8/10 || estimate > took*3 {
+		t.Errorf("a cluster takes %d bytes, the estimate is %d", took, estimate)
+	}
 }
 
 func headers(n int, value string, regex bool) []envoy.HeaderMatch {

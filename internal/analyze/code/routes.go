@@ -67,7 +67,7 @@ func routes() []Code {
 		{
 			ID: "AET2008", Severity: Error, Title: "shared proxies have no room for a route",
 			Meaning: "The routes of a namespace may take a part of each shared proxy's memory, so that none takes the proxies from all others. With the older routes of its namespace this one takes more: it is not served, as if it were not there. What an analysis goes by is the default.",
-			Mend:    "Use fewer hostnames, matches, regular expressions and backends; delete routes that are not needed; attach the route to a Gateway with proxies of its own (mode: Dedicated); or have the installation's sharedProxy.memoryPerNamespace raised.",
+			Mend:    "Use fewer hostnames, matches, regular expressions, backends and authorities of backends; delete routes that are not needed; attach the route to a Gateway with proxies of its own (mode: Dedicated); or have the installation's sharedProxy.memoryPerNamespace raised.",
 			From:    []Condition{{route, accepted, "TooMuchForSharedProxies"}},
 		},
 		{

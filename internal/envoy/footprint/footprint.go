@@ -17,11 +17,28 @@ const (
 	Host = 6_500
 	// Cluster is a cluster with its statistics, without endpoints.
 	Cluster = 36_000
+	// TLS is what a cluster takes more that is spoken to by TLS, without certificates.
+	TLS = 12_000
 
 	character = 3 // of a text, which is kept in the message and in what is made of it
 	text      = 70
 	message   = 100
 )
+
+// SystemAuthorities is the bytes of the system's authorities beside a proxy, which only Envoy reads.
+const SystemAuthorities = 240_000
+
+// step is what lengths of certificates are rounded up to: one that is renewed is seldom as long
+// as it was, and routes are looked at again when the estimate changes.
+const step = 4096
+
+// Authorities is what that many bytes of PEM take in each cluster that trusts them.
+func Authorities(length int) int64 { return rounded(length) * 14 / 10 }
+
+// Chain is what that many bytes of PEM take in each cluster for which they are shown.
+func Chain(length int) int64 { return rounded(length) * 22 / 10 }
+
+func rounded(length int) int64 { return int64((length+step-1)/step) * step }
 
 // messages are those that take more than others, by the last part of their names.
 func messages() map[protoreflect.Name]int64 {

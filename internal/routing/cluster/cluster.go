@@ -26,12 +26,14 @@ type Clusters struct {
 	slices   sheet.Group[key.Name, string, *discoveryv1.EndpointSlice] // by Service
 	policies sheet.Group[policy.Target, key.Name, int64]               // who wants it, and its age
 
-	policy  *sheet.Formula[key.Name, policy.Policy]
-	secured *sheet.Formula[policy.Target, key.Name]
-	target  *sheet.Formula[policy.Target, policy.Attachment]
-	port    *sheet.Formula[key.Service, backend.Port]
-	backend *sheet.Formula[key.Service, backend.Port]
-	cluster *sheet.Formula[key.Service, Cluster]
+	policy    *sheet.Formula[key.Name, policy.Policy]
+	footprint *sheet.Formula[key.Name, int64] // of a policy
+	chain     *sheet.Formula[key.Name, int64] // of a Secret
+	secured   *sheet.Formula[policy.Target, key.Name]
+	target    *sheet.Formula[policy.Target, policy.Attachment]
+	port      *sheet.Formula[key.Service, backend.Port]
+	backend   *sheet.Formula[key.Service, backend.Port]
+	cluster   *sheet.Formula[key.Service, Cluster]
 }
 
 // New adds the formulas of clusters to a sheet, above those of entries and credentials.
@@ -40,6 +42,8 @@ func New(s *sheet.Sheet, entries *entry.Entries, credentials *credential.Credent
 	t := &Clusters{entries: entries, credentials: credentials, trustFile: trustFile}
 	slice := sheet.NewFormula(s, t.computeSlice)
 	t.policy = sheet.NewFormula(s, t.computePolicy)
+	t.footprint = sheet.NewFormula(s, t.computeFootprint)
+	t.chain = sheet.NewFormula(s, t.computeChain)
 	t.secured = sheet.NewFormula(s, t.computeSecured)
 	t.target = sheet.NewFormula(s, t.computeTarget)
 	t.port = sheet.NewFormula(s, t.computePort)

@@ -19,18 +19,19 @@ type Bid[I comparable] struct {
 
 // Account is the members among whom one bound is shared.
 type Account[M, I comparable] struct {
-	bound, item int64
-	compare     func(a, b M) int
-	bids        map[M]Bid[I]
-	tree        tree[M]        // of those that do not exceed the bound alone
-	users       map[I]*tree[M] // likewise
+	bound   int64
+	cost    func(I) int64
+	compare func(a, b M) int
+	bids    map[M]Bid[I]
+	tree    tree[M]        // of those that do not exceed the bound alone
+	users   map[I]*tree[M] // likewise
 }
 
-// New makes an account of no members. item is what each item costs; compare orders members of
-// the same age.
-func New[M, I comparable](bound, item int64, compare func(a, b M) int) *Account[M, I] {
+// New makes an account of no members. cost is what an item costs, always the same, and at least
+// 0; compare orders members of the same age.
+func New[M, I comparable](bound int64, cost func(I) int64, compare func(a, b M) int) *Account[M, I] {
 	return &Account[M, I]{
-		bound: bound, item: item, compare: compare,
+		bound: bound, cost: cost, compare: compare,
 		bids: map[M]Bid[I]{}, users: map[I]*tree[M]{}, tree: tree[M]{compare: compare},
 	}
 }
@@ -39,7 +40,13 @@ func New[M, I comparable](bound, item int64, compare func(a, b M) int) *Account[
 func (a *Account[M, I]) Len() int { return len(a.bids) }
 
 // alone is what a bid costs if nobody else asks for its items.
-func (a *Account[M, I]) alone(b Bid[I]) int64 { return b.Own + a.item*int64(len(b.Items)) }
+func (a *Account[M, I]) alone(b Bid[I]) int64 {
+	sum := b.Own
+	for _, i := range b.Items {
+		sum += a.cost(i)
+	}
+	return sum
+}
 
 // Alone is what a member would cost by itself.
 func (a *Account[M, I]) Alone(m M) int64 { return a.alone(a.bids[m]) }
@@ -115,7 +122,7 @@ func (a *Account[M, I]) enter(m M, b Bid[I]) {
 			users = &tree[M]{compare: a.compare}
 			a.users[i] = users
 		}
-		a.pass(users, func() { users.add(at, 0) })
+		a.pass(users, a.cost(i), func() { users.add(at, 0) })
 	}
 }
 
@@ -127,7 +134,7 @@ func (a *Account[M, I]) withdraw(m M) {
 	at := place[M]{b.Age, m}
 	for _, i := range b.Items {
 		users := a.users[i]
-		a.pass(users, func() { users.remove(at) })
+		a.pass(users, a.cost(i), func() { users.remove(at) })
 		if users.root == nil {
 			delete(a.users, i)
 		}
@@ -135,8 +142,8 @@ func (a *Account[M, I]) withdraw(m M) {
 	a.tree.remove(at)
 }
 
-// pass has the first of an item's users pay for it, whoever that is before and after do.
-func (a *Account[M, I]) pass(users *tree[M], do func()) {
+// pass has the first of an item's users pay its cost, whoever that is before and after do.
+func (a *Account[M, I]) pass(users *tree[M], cost int64, do func()) {
 	before := users.first()
 	do()
 	after := users.first()
@@ -144,10 +151,10 @@ func (a *Account[M, I]) pass(users *tree[M], do func()) {
 		return
 	}
 	if before != nil {
-		a.tree.add(before.at, -a.item)
+		a.tree.add(before.at, -cost)
 	}
 	if after != nil {
-		a.tree.add(after.at, a.item)
+		a.tree.add(after.at, cost)
 	}
 }
 

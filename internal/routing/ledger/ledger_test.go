@@ -10,10 +10,10 @@ import (
 	"aether.io/aether/internal/routing/ledger"
 )
 
-const (
-	bound = 100
-	item  = 7
-)
+const bound = 100
+
+// cost is another one for each item.
+func cost(item string) int64 { return 3 + 2*int64(item[0]-'0') }
 
 type bids map[int]ledger.Bid[string]
 
@@ -26,14 +26,18 @@ func (b bids) have() map[int]bool {
 	}
 	slices.SortFunc(members, func(x, y int) int { return cmp.Or(cmp.Compare(b[x].Age, b[y].Age), cmp.Compare(x, y)) })
 	for _, m := range members {
-		if b[m].Own+item*int64(len(b[m].Items)) > bound {
+		alone := b[m].Own
+		for _, i := range b[m].Items {
+			alone += cost(i)
+		}
+		if alone > bound {
 			continue
 		}
 		sum += b[m].Own
 		for _, i := range b[m].Items {
 			if !paid[i] {
 				paid[i] = true
-				sum += item
+				sum += cost(i)
 			}
 		}
 		full = full || sum > bound
@@ -45,7 +49,7 @@ func (b bids) have() map[int]bool {
 func TestTheFirstHaveAndOthersAreTold(t *testing.T) {
 	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		a, want := ledger.New[int, string](bound, item, cmp.Compare[int]), bids{}
+		a, want := ledger.New[int, string](bound, cost, cmp.Compare[int]), bids{}
 		for step := range 400 {
 			m, before := r.IntN(20), want.have()
 			var told []int
@@ -89,12 +93,12 @@ func TestTheFirstHaveAndOthersAreTold(t *testing.T) {
 // TestTheCostIsLogarithmic counts comparisons, of which a full count would need thousands.
 func TestTheCostIsLogarithmic(t *testing.T) {
 	compared := 0
-	a := ledger.New[int, string](1<<40, item, func(x, y int) int { compared++; return cmp.Compare(x, y) })
+	a := ledger.New[int, string](1<<40, cost, func(x, y int) int { compared++; return cmp.Compare(x, y) })
 	for m := range 10_000 {
-		a.Put(m, ledger.Bid[string]{Own: 1, Items: []string{"one for all"}})
+		a.Put(m, ledger.Bid[string]{Own: 1, Items: []string{"1 for all"}})
 	}
 	compared = 0
-	a.Put(5_000, ledger.Bid[string]{Own: 2, Items: []string{"one for all"}})
+	a.Put(5_000, ledger.Bid[string]{Own: 2, Items: []string{"1 for all"}})
 	a.Put(0, ledger.Bid[string]{Own: 2}) // who paid
 	if !a.Has(5_000) || compared > 1_000 {
 		t.Errorf("%d comparisons", compared)

@@ -6,9 +6,10 @@ import "aether.io/aether/internal/routing/ledger"
 // read whether a member has what it asks for. Who reads it is computed again only when that
 // changes for the member, whatever becomes of the others.
 type Ledger[G, M, I comparable] struct {
-	bound, item int64
-	compare     func(a, b M) int
-	accounts    map[G]*account[M, I]
+	bound    int64
+	cost     func(I) int64
+	compare  func(a, b M) int
+	accounts map[G]*account[M, I]
 }
 
 type account[M, I comparable] struct {
@@ -32,15 +33,15 @@ func (n *answer) leave(c *Cell) {
 }
 
 // NewLedger makes a ledger of no accounts; each has the bound for itself.
-func NewLedger[G, M, I comparable](bound, item int64, compare func(a, b M) int) *Ledger[G, M, I] {
-	return &Ledger[G, M, I]{bound: bound, item: item, compare: compare, accounts: map[G]*account[M, I]{}}
+func NewLedger[G, M, I comparable](bound int64, cost func(I) int64, compare func(a, b M) int) *Ledger[G, M, I] {
+	return &Ledger[G, M, I]{bound: bound, cost: cost, compare: compare, accounts: map[G]*account[M, I]{}}
 }
 
 func (l *Ledger[G, M, I]) account(k G) *account[M, I] {
 	a := l.accounts[k]
 	if a == nil {
 		a = &account[M, I]{
-			Account: ledger.New[M, I](l.bound, l.item, l.compare),
+			Account: ledger.New[M, I](l.bound, l.cost, l.compare),
 			owners:  map[M]*Cell{}, answers: map[M]*answer{},
 			drop: func() { delete(l.accounts, k) },
 		}

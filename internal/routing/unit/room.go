@@ -17,8 +17,14 @@ import (
 // newRoom shares what a namespace may take of each shared proxy's memory among its routes,
 // whosever Gateways they attach to: by Gateway, who attaches to somebody else's could take all of
 // it, and who has many Gateways could take it many times. The older go first.
-func newRoom(c Config) *sheet.Ledger[string, key.Name, key.Service] {
-	return sheet.NewLedger[string, key.Name, key.Service](c.SharedMemory, footprint.Cluster, key.Name.Compare)
+func newRoom(c Config) *sheet.Ledger[string, key.Name, item] {
+	return sheet.NewLedger[string](c.SharedMemory, func(i item) int64 { return i.size }, key.Name.Compare)
+}
+
+// item is a cluster, which all routes of a namespace have together, and what it takes.
+type item struct {
+	of   key.Service
+	size int64
 }
 
 // ask asks for what a route would take of the shared pool: its matches in each of its hosts,
@@ -27,7 +33,7 @@ func (u *Units) ask(c *sheet.Cell, n key.Name, r route) {
 	if u.config.SharedMemory == 0 {
 		return
 	}
-	bid := ledger.Bid[key.Service]{Age: r.Created}
+	bid := ledger.Bid[item]{Age: r.Created}
 	hosts, clusters := map[key.Host]struct{}{}, map[key.Service]struct{}{}
 	for _, p := range r.Parents {
 		if !p.shared() || len(p.Hosts) == 0 {
@@ -48,7 +54,9 @@ func (u *Units) ask(c *sheet.Cell, n key.Name, r route) {
 		}
 	}
 	if len(hosts) > 0 {
-		bid.Items = key.Sorted(clusters, key.Service.Compare)
+		for _, s := range key.Sorted(clusters, key.Service.Compare) {
+			bid.Items = append(bid.Items, item{s, u.clusters.Footprint(c, s)})
+		}
 		u.room.Put(c, n.Namespace, n, bid)
 	}
 }
@@ -96,7 +104,7 @@ func (u *Units) lacksRoom(c *sheet.Cell, n key.Name) condition.Problem {
 		why = "that is more"
 	}
 	return condition.Problemf(report.ReasonTooMuch, "it would take about %s of the memory of each shared proxy, and %s than the %s that the routes of one namespace may take: "+
-		"give it fewer hostnames, matches, regular expressions or backends, delete routes of the namespace that are not needed, or attach it to a Gateway with proxies of its own",
+		"give it fewer hostnames, matches, regular expressions, backends or authorities of backends, delete routes of the namespace that are not needed, or attach it to a Gateway with proxies of its own",
 		mebibytes(alone), why, mebibytes(u.config.SharedMemory))
 }
 

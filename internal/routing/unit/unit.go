@@ -76,7 +76,7 @@ type Units struct {
 	unlisted sheet.Group[key.Name, key.Name, none]                   // by Gateway: the policies whose status has no room for it
 	trusts   sheet.Group[key.Placed[key.Name], string, none]         // by policy: the clusters that need it
 
-	room *sheet.Ledger[string, key.Name, key.Service] // of the shared pool, by the namespace of routes
+	room *sheet.Ledger[string, key.Name, item] // of the shared pool, by the namespace of routes
 
 	class    *sheet.Formula[key.Name, class]
 	gateway  *sheet.Formula[key.Name, ownGateway]
