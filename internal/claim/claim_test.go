@@ -302,6 +302,29 @@ func TestTheYoungerWaitsUntilTheOlderIsGone(t *testing.T) {
 	}
 }
 
+// The last shares nothing with the first, and what it is to have nobody serves.
+func TestOneThatWaitsKeepsNobodyOut(t *testing.T) {
+	play(t, func(t *testing.T, s *shelf) {
+		a := s.join(t, "a", Watches{Class: "a", Namespaces: []string{"a", "x"}})
+		time.Sleep(2 * time.Second)
+		b := s.join(t, "b", Watches{Class: "b", Namespaces: []string{"b", "x", "y"}})
+		time.Sleep(2 * time.Second)
+		c := s.join(t, "c", Watches{Class: "c", Namespaces: []string{"c", "y"}})
+		time.Sleep(time.Hour)
+		a.is(t, "the first", true)
+		b.is(t, "it waits for the first", false, "namespace x")
+		c.is(t, "the last", true)
+		a.stop()
+		time.Sleep(10 * time.Minute)
+		b.is(t, "now it waits for the last", false, "namespace y")
+		c.is(t, "the last", true)
+		c.stop()
+		time.Sleep(10 * time.Minute)
+		b.is(t, "both are gone", true)
+		b.stop()
+	})
+}
+
 func TestReplicasOfAReleaseAreOne(t *testing.T) {
 	play(t, func(t *testing.T, s *shelf) {
 		one, two := s.join(t, "team-a", Watches{Class: "coxswain"}), s.join(t, "team-a", Watches{Class: "coxswain"})

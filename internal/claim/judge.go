@@ -49,6 +49,7 @@ func (e *OverlapError) Error() string {
 // first, by the API's clock. One that holds it has it before one that waits, older or not: a
 // release whose values change takes nothing from one that serves it. One that was away and has
 // its Lease still, marked as held, holds: the older that comes back takes its own back.
+// One that waits for one that acts keeps nobody out: what it would have beside that lies idle.
 // What another entry of this release holds is this release's: its values are being changed.
 func rivals(all []entry, namespace string, watches Watches) []Rival {
 	var ours []entry
@@ -59,7 +60,7 @@ func rivals(all []entry, namespace string, watches Watches) []Rival {
 	}
 	by := map[string]*Rival{}
 	for _, other := range all {
-		if other.Namespace == namespace {
+		if other.Namespace == namespace || stuck(all, other) {
 			continue
 		}
 		for _, i := range common(watches, other.Watches) {
@@ -82,6 +83,13 @@ func rivals(all []entry, namespace string, watches Watches) []Rival {
 	}
 	slices.SortFunc(out, func(a, b Rival) int { return strings.Compare(a.Namespace, b.Namespace) })
 	return out
+}
+
+// stuck reports whether an entry waits for another release, which acts.
+func stuck(all []entry, e entry) bool {
+	return !e.Holds && slices.ContainsFunc(all, func(h entry) bool {
+		return h.Holds && h.Namespace != e.Namespace && len(common(h.Watches, e.Watches)) > 0
+	})
 }
 
 // best is the entry by which an item is likeliest to be its release's.
