@@ -41,7 +41,10 @@ const (
 
 // statusManager and the release namespace are who writes statuses: what is on record of that
 // tells what one release wrote from what another did.
-const statusManager = "aether-controller/"
+const (
+	statusManager = "aether-controller/"
+	formerManager = "aether-controller" // of versions that named none: the program's name
+)
 
 // clientConfig is that of the file, or of the pod if there is none.
 func clientConfig(file string) (*rest.Config, error) {
@@ -72,7 +75,9 @@ func (c *controller) kubernetes() (platform, error) {
 	if err != nil {
 		return platform{}, fmt.Errorf("--shared-proxy-selector: %w", err)
 	}
-	sink, err := statuskube.New(statuskube.Config{Client: config, ControllerName: controllerName, FieldManager: statusManager + c.f.releaseNamespace})
+	sink, err := statuskube.New(statuskube.Config{
+		Client: config, ControllerName: controllerName, FieldManager: statusManager + c.f.releaseNamespace, Former: formerManager,
+	})
 	if err != nil {
 		return platform{}, err
 	}

@@ -29,17 +29,18 @@ const (
 	maxConflicts  = 10               // tries of one write that another writer is ahead of
 )
 
-// Config is what a Sink is made from. All is required.
+// Config is what a Sink is made from. All but Former is required.
 type Config struct {
 	Client         *rest.Config // its rights: get on the kinds that have a status, update on their status
 	ControllerName string       // whose entries are ours
 	FieldManager   string       // as whom we write, up to 128 characters: no other program and no other release does
+	Former         string       // as whom earlier versions wrote: what they did is ours too; empty: as nobody else
 }
 
 // Sink writes statuses to the API. It is safe for concurrent use.
 type Sink struct {
 	controller gatewayv1.GatewayController
-	manager    string
+	managers   []string // as whom we write, and as whom we did
 	kinds      map[object.Kind]kind
 	clients    map[object.Kind]rest.Interface
 }
@@ -80,7 +81,10 @@ func New(c Config) (*Sink, error) {
 	if err := errors.Join(gatewayv1.Install(scheme), configv1.AddToScheme(scheme)); err != nil {
 		return nil, err
 	}
-	s := &Sink{controller: gatewayv1.GatewayController(c.ControllerName), manager: c.FieldManager, kinds: described(), clients: map[object.Kind]rest.Interface{}}
+	s := &Sink{controller: gatewayv1.GatewayController(c.ControllerName), managers: []string{c.FieldManager}, kinds: described(), clients: map[object.Kind]rest.Interface{}}
+	if c.Former != "" {
+		s.managers = append(s.managers, c.Former)
+	}
 	for kind, at := range s.kinds {
 		gv := at.resource.GroupVersion()
 		one := rest.CopyConfig(c.Client)
@@ -163,7 +167,7 @@ func (s *Sink) change(ctx context.Context, k object.Key, uid types.UID, edit fun
 		if object.Alike(before, now) {
 			return false, nil
 		}
-		err = request(client.Put()).SubResource("status").VersionedParams(&metav1.UpdateOptions{FieldManager: s.manager}, metav1.ParameterCodec).Body(now).Do(ctx).Error()
+		err = request(client.Put()).SubResource("status").VersionedParams(&metav1.UpdateOptions{FieldManager: s.managers[0]}, metav1.ParameterCodec).Body(now).Do(ctx).Error()
 		switch {
 		case err == nil:
 			return true, nil

@@ -24,9 +24,9 @@ func (s *Sink) Shows(o object.Object, d status.Document) bool {
 func (s *Sink) HasOurs(o object.Object) bool {
 	switch o := o.(type) {
 	case *gatewayv1.Gateway:
-		return clearGateway(o.Status.DeepCopy(), fieldsOf(o, s.manager))
+		return clearGateway(o.Status.DeepCopy(), fieldsOf(o, s.managers))
 	case *gatewayv1.ListenerSet:
-		return clearSet(o.Status.DeepCopy(), fieldsOf(o, s.manager))
+		return clearSet(o.Status.DeepCopy(), fieldsOf(o, s.managers))
 	case *gatewayv1.HTTPRoute:
 		return slices.ContainsFunc(o.Status.Parents, func(p gatewayv1.RouteParentStatus) bool { return p.ControllerName == s.controller })
 	case *gatewayv1.BackendTLSPolicy:
@@ -105,9 +105,9 @@ func (s *Sink) merge(o object.Object, d status.Document) error {
 func (s *Sink) clear(o object.Object) {
 	switch o := o.(type) {
 	case *gatewayv1.Gateway:
-		clearGateway(&o.Status, fieldsOf(o, s.manager))
+		clearGateway(&o.Status, fieldsOf(o, s.managers))
 	case *gatewayv1.ListenerSet:
-		clearSet(&o.Status, fieldsOf(o, s.manager))
+		clearSet(&o.Status, fieldsOf(o, s.managers))
 	case *gatewayv1.HTTPRoute:
 		o.Status.Parents = mergeEntries(s, o.Status.Parents, nil, maxParents, parent)
 	case *gatewayv1.BackendTLSPolicy:

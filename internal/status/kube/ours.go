@@ -19,8 +19,8 @@ type fields struct {
 	ours, others *fieldpath.Set
 }
 
-// fieldsOf reads who wrote an object's status. What cannot be read is nobody's.
-func fieldsOf(o object.Object, manager string) fields {
+// fieldsOf reads who wrote an object's status. Managers are ours. What cannot be read is nobody's.
+func fieldsOf(o object.Object, managers []string) fields {
 	f := fields{&fieldpath.Set{}, &fieldpath.Set{}}
 	for _, m := range o.GetManagedFields() {
 		set := &fieldpath.Set{}
@@ -28,7 +28,7 @@ func fieldsOf(o object.Object, manager string) fields {
 			continue
 		}
 		set = set.WithPrefix(field("status"))
-		if m.Manager == manager && m.Subresource == "status" {
+		if slices.Contains(managers, m.Manager) && m.Subresource == "status" {
 			f.ours = f.ours.Union(set)
 		} else {
 			f.others = f.others.Union(set)

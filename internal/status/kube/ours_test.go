@@ -12,7 +12,10 @@ import (
 	"aether.io/aether/internal/object"
 )
 
-const manager = "aether-controller/aether-system"
+const (
+	manager = "aether-controller/aether-system"
+	former  = "aether-controller" // of earlier versions
+)
 
 // conditionsBy is who wrote a list of conditions, as an API server keeps it.
 func conditionsBy(types ...string) string {
@@ -55,6 +58,9 @@ listeners:
 		want   string // what is left, as a path each
 	}{
 		"all of it, where nobody else wrote":            {[]metav1.ManagedFieldsEntry{writtenBy(manager, "status", all)}, ""},
+		"all of what an earlier version wrote":          {[]metav1.ManagedFieldsEntry{writtenBy(former, "status", all)}, ""},
+		"all of what it wrote and we have since":        {[]metav1.ManagedFieldsEntry{writtenBy(former, "status", all), writtenBy(manager, "status", conditionsBy("Accepted"))}, ""},
+		"nothing of what it wrote into the spec":        {[]metav1.ManagedFieldsEntry{writtenBy(former, "", all)}, "addresses sets Accepted Programmed http/Accepted http/Programmed https"},
 		"nothing of what another release wrote":         {[]metav1.ManagedFieldsEntry{writtenBy("aether-controller/other", "status", all)}, "addresses sets Accepted Programmed http/Accepted http/Programmed https"},
 		"nothing of what we wrote into the spec":        {[]metav1.ManagedFieldsEntry{writtenBy(manager, "", all)}, "addresses sets Accepted Programmed http/Accepted http/Programmed https"},
 		"nothing where it is not on record who wrote":   {nil, "addresses sets Accepted Programmed http/Accepted http/Programmed https"},
@@ -80,7 +86,7 @@ listeners:
 				t.Fatal(err)
 			}
 			gw.ManagedFields = test.fields
-			s := &Sink{manager: manager}
+			s := &Sink{managers: []string{manager, former}}
 			before := gw.DeepCopy()
 			had := s.HasOurs(gw)
 			if !object.Alike(before, gw) {
@@ -133,7 +139,7 @@ func TestWhatTheAPIServerSaysOfAWaitingGatewayIsNobodys(t *testing.T) {
 	gw := &gatewayv1.Gateway{}
 	gw.ManagedFields = []metav1.ManagedFieldsEntry{writtenBy(manager, "status", conditionsBy("Accepted"))}
 	gw.Status.Conditions = []metav1.Condition{{Type: "Accepted", Status: metav1.ConditionUnknown, Reason: "Pending", Message: "Waiting for controller", LastTransitionTime: metav1.Unix(0, 0)}}
-	if (&Sink{manager: manager}).HasOurs(gw) {
+	if (&Sink{managers: []string{manager, former}}).HasOurs(gw) {
 		t.Error("that is ours")
 	}
 }
@@ -146,7 +152,7 @@ func TestOfAListenerSetGoesWhatOnlyWeWrote(t *testing.T) {
 	set.ManagedFields = []metav1.ManagedFieldsEntry{
 		writtenBy(manager, "status", conditionsBy("Accepted")+`,"f:listeners":{"k:{\"name\":\"http\"}":{".":{}}}`), writtenBy("other", "status", conditionsBy("Theirs")),
 	}
-	s := &Sink{manager: manager}
+	s := &Sink{managers: []string{manager, former}}
 	if !s.HasOurs(set) {
 		t.Fatal("nothing is ours")
 	}
