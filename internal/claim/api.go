@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -25,6 +26,7 @@ const (
 type API struct {
 	client     kubernetes.Interface
 	deployment string
+	owned      atomic.Bool // there was the Deployment
 }
 
 var _ Store = (*API)(nil)
@@ -41,7 +43,7 @@ func NewAPI(config *rest.Config, deployment string) (*API, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client of Leases: %w", err)
 	}
-	return &API{client, deployment}, nil
+	return &API{client: client, deployment: deployment}, nil
 }
 
 // List implements Store. Without a resourceVersion it is answered from what is stored.
@@ -62,14 +64,18 @@ func (a *API) List(ctx context.Context, take func([]coordinationv1.Lease) error)
 	}
 }
 
-// Create implements Store.
+// Create implements Store. A Lease without a Deployment that goes before it is for processes that
+// are of none: while a release is removed its last pods would leave one behind.
 func (a *API) Create(ctx context.Context, l *coordinationv1.Lease) error {
 	owner, err := a.client.AppsV1().Deployments(l.Namespace).Get(ctx, a.deployment, metav1.GetOptions{})
 	switch {
+	case apierrors.IsNotFound(err) && a.owned.Load():
+		return fmt.Errorf("its Deployment %s/%s is gone, and it with that", l.Namespace, a.deployment)
 	case apierrors.IsNotFound(err): // this process is not of a Deployment; somebody else deletes the Lease, or it ends
 	case err != nil:
 		return err
 	default:
+		a.owned.Store(true)
 		l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: owner.Name, UID: owner.UID}}
 	}
 	_, err = a.client.CoordinationV1().Leases(l.Namespace).Create(ctx, l, metav1.CreateOptions{})
@@ -78,6 +84,9 @@ func (a *API) Create(ctx context.Context, l *coordinationv1.Lease) error {
 
 // Update implements Store.
 func (a *API) Update(ctx context.Context, l *coordinationv1.Lease) error {
+	if len(l.OwnerReferences) > 0 {
+		a.owned.Store(true)
+	}
 	_, err := a.client.CoordinationV1().Leases(l.Namespace).Update(ctx, l, metav1.UpdateOptions{})
 	return err
 }
