@@ -77,6 +77,9 @@ func TestUsageErrorsSayWhatToDo(t *testing.T) {
 		"status --dir a --state-dir b":         "give one",
 		"status -o yaml":                       "there is json",
 		"status a b c":                         "Name a kind",
+		"config dif mesh.yaml":                 `unknown command "dif" for "aetherctl config"; did you mean diff?`,
+		"discovery reset":                      "did you mean reset-epoch?",
+		"config get -o xml":                    "json and yaml",
 	} {
 		t.Run(args, func(t *testing.T) {
 			cmd := root()
@@ -201,5 +204,17 @@ func TestTablesHaveNoEmptyCells(t *testing.T) {
 	processTable(&b, []process{{Name: "envoy"}})
 	if got, want := b.String(), "PROCESS\tPID\tRUNNING\tLOG\nenvoy\t-\tfalse\t-\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestAMisspeltSubcommandIsNoCheckThatFoundNothing(t *testing.T) {
+	for _, args := range []string{"config dif mesh.yaml", "discovery reset"} {
+		cmd := root()
+		cmd.SetArgs(strings.Fields(args))
+		cmd.SetOut(new(bytes.Buffer))
+		ran, err := cmd.ExecuteContextC(t.Context())
+		if err == nil || exitStatus(ran, err) != 2 {
+			t.Errorf("%s: got %v and status %d, want an error and 2", args, err, exitStatus(ran, err))
+		}
 	}
 }

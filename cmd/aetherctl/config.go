@@ -20,12 +20,7 @@ import (
 )
 
 func configCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "config",
-		Short: "Show mesh configuration as it is in effect, and what a change of it would do",
-	}
-	cmd.AddCommand(configGetCommand(), configDiffCommand())
-	return cmd
+	return group("config", "Show mesh configuration as it is in effect, and what a change of it would do", configGetCommand(), configDiffCommand())
 }
 
 func configGetCommand() *cobra.Command {
@@ -49,6 +44,9 @@ Whom it asks is told by "aetherctl status --help".`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			asYAML := t.output == "yaml"
+			if !asYAML && checkOutput(t.output) != nil {
+				return fmt.Errorf("-o %q is not known: there are json and yaml, and without -o what people read", t.output)
+			}
 			if asYAML {
 				t.output = "json"
 			}

@@ -20,9 +20,7 @@ import (
 const epochTimeout = 10 * time.Second
 
 func discoveryCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "discovery", Short: "See to the channel between controllers and proxies, on a cluster"}
-	cmd.AddCommand(resetEpochCommand())
-	return cmd
+	return group("discovery", "See to the channel between controllers and proxies, on a cluster", resetEpochCommand())
 }
 
 func resetEpochCommand() *cobra.Command {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -56,6 +57,29 @@ func root() *cobra.Command {
 		SilenceErrors: true,
 	}
 	cmd.AddCommand(standaloneCommand(), statusCommand(), getCommand(), configCommand(), discoveryCommand(), analyzeCommand(), explainCommand(), versionCommand())
+	return cmd
+}
+
+// group is a command that is there for its subcommands. One that is misspelt is an error: with help
+// and status 0 a pipeline would take it for a check that found nothing.
+func group(use, short string, subcommands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: use, Short: short,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			text := fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath())
+			if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
+				text += "; did you mean " + strings.Join(like, " or ") + "?"
+			}
+			return errors.New(text)
+		},
+		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		SuggestionsMinimumDistance: 2,
+		Annotations:                map[string]string{trouble: "2"},
+	}
+	cmd.AddCommand(subcommands...)
 	return cmd
 }
 
