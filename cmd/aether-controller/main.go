@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,7 +21,15 @@ import (
 	"aether.io/aether/internal/version"
 )
 
+// gcPercent is GOGC if the environment has none: what is configured is most of the heap and
+// lives long, so a larger share of the time for the collector is cheap, and room for as much
+// again is not.
+const gcPercent = 70
+
 func main() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := root().ExecuteContext(ctx)
 	stop()
