@@ -45,7 +45,7 @@ func leftOut(t *testing.T, r *replica) (out []string) {
 			if c.Reason != string(report.ReasonTooMuch) {
 				continue
 			}
-			if c.Type != "Accepted" || c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "Mi of the memory") || len(s.Live) > 0 {
+			if c.Type != "Accepted" || c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "i of the memory") || len(s.Live) > 0 {
 				t.Errorf("%s: %+v, live: %v", k, c, s.Live)
 			}
 			out = append(out, k.Namespace+"/"+k.Name)

@@ -65,17 +65,22 @@ func (u *Units) ask(c *sheet.Cell, n key.Name, r route) {
 // It hands the route's matches to its hosts, and asks for its clusters.
 func (u *Units) computeAdmitted(c *sheet.Cell, n key.Name) route {
 	out := u.route.Get(c, n)
-	out.Parents = slices.Clone(out.Parents)
+	own := false // out.Parents is not the computed route's
 	for i := range out.Parents {
-		p := &out.Parents[i]
-		if p.shared() && len(p.Hosts) > 0 { // one of which no rule is supported has its matches answered too
+		// One of which no rule is supported has its matches answered too.
+		if p := out.Parents[i]; p.shared() && len(p.Hosts) > 0 {
 			if why := u.lacksRoom(c, n); !why.IsZero() {
 				p.Hosts = nil
 				if p.Rejected.IsZero() {
 					p.Rejected = why
 				}
+				if !own {
+					out.Parents, own = slices.Clone(out.Parents), true
+				}
+				out.Parents[i] = p
 			}
 		}
+		p := &out.Parents[i]
 		if p.Rejected.IsZero() {
 			for _, s := range p.Sections {
 				u.attached.Put(c, key.Section{Parent: p.to, Section: s}, n, none{})
@@ -105,10 +110,16 @@ func (u *Units) lacksRoom(c *sheet.Cell, n key.Name) condition.Problem {
 	}
 	return condition.Problemf(report.ReasonTooMuch, "it would take about %s of the memory of each shared proxy, and %s than the %s that the routes of one namespace may take: "+
 		"give it fewer hostnames, matches, regular expressions, backends or authorities of backends, delete routes of the namespace that are not needed, or attach it to a Gateway with proxies of its own",
-		mebibytes(alone), why, mebibytes(u.config.SharedMemory))
+		amount(alone), why, amount(u.config.SharedMemory))
 }
 
-func mebibytes(n int64) string { return fmt.Sprintf("%.1fMi", float64(n)/(1<<20)) }
+// amount is a number of bytes as people read it.
+func amount(n int64) string {
+	if n < 1<<20 {
+		return fmt.Sprintf("%dKi", (n+1<<10-1)>>10)
+	}
+	return fmt.Sprintf("%.1fMi", float64(n)/(1<<20))
+}
 
 func (u *Units) serve(c *sheet.Cell, n key.Name, p routeParent) {
 	for _, h := range p.Hosts {
