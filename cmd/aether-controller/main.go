@@ -24,7 +24,7 @@ import (
 // gcPercent is GOGC if the environment has none: what is configured is most of the heap and
 // lives long, so a larger share of the time for the collector is cheap, and room for as much
 // again is not.
-const gcPercent = 70
+const gcPercent = 50
 
 func main() {
 	if os.Getenv("GOGC") == "" {
