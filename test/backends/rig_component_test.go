@@ -6,11 +6,9 @@ package backends_test
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -31,29 +29,11 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	code, err := build(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func build(m *testing.M) (int, error) {
-	if envoy = os.Getenv("AETHER_ENVOY"); envoy == "" {
-		return 1, errors.New("AETHER_ENVOY does not name an Envoy: run make component")
-	}
-	dir, err := os.MkdirTemp("", "aether-test-bin-")
-	if err != nil {
-		return 1, err
-	}
-	defer os.RemoveAll(dir)
-	binaries = dir
-	out, err := exec.Command("go", "build", "-o", dir, "aether.io/aether/cmd/...").CombinedOutput()
-	if err != nil {
-		return 1, fmt.Errorf("build the commands: %w\n%s", err, out)
-	}
-	return m.Run(), nil
+	envoy = os.Getenv("AETHER_ENVOY")
+	os.Exit(instance.WithPrograms(envoy, func(programs string) int {
+		binaries = programs
+		return m.Run()
+	}))
 }
 
 // world is one instance and its clients.

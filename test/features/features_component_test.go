@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"aether.io/aether/internal/test/echo"
+	"aether.io/aether/internal/test/instance"
 	"aether.io/aether/test/features/example"
 	"aether.io/aether/test/features/probe"
 	"aether.io/aether/test/features/stage"
@@ -34,29 +34,11 @@ var (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	code, err := build(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func build(m *testing.M) (int, error) {
-	if envoy = os.Getenv("AETHER_ENVOY"); envoy == "" {
-		return 1, fmt.Errorf("AETHER_ENVOY does not name an Envoy: run make component")
-	}
-	dir, err := os.MkdirTemp("", "aether-test-bin-")
-	if err != nil {
-		return 1, err
-	}
-	defer os.RemoveAll(dir)
-	binaries = dir
-	out, err := exec.Command("go", "build", "-o", dir, "aether.io/aether/cmd/...").CombinedOutput()
-	if err != nil {
-		return 1, fmt.Errorf("build the commands: %w\n%s", err, out)
-	}
-	return m.Run(), nil
+	envoy = os.Getenv("AETHER_ENVOY")
+	os.Exit(instance.WithPrograms(envoy, func(programs string) int {
+		binaries = programs
+		return m.Run()
+	}))
 }
 
 func TestExamplesDoWhatTheySayInBothModes(t *testing.T) {
