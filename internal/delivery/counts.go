@@ -8,7 +8,7 @@ import (
 
 // filter chooses, of Envoy's statistics, those that Read takes: what becomes of requests to
 // the collector, and the log records that were lost.
-const filter = `^cluster\.aether-otel(-metrics)?\.(upstream_(cx|rq)_|endpoint\.|ssl\.|client_ssl_socket_factory\.)` +
+const filter = `^cluster\.aether-otel(-metrics)?\.(upstream_(cx|rq)_|endpoint\.|http2\.keepalive_timeout|ssl\.|client_ssl_socket_factory\.)` +
 	`|^access_logs\.open_telemetry_access_log\..*\.logs_dropped$`
 
 // counts is what became, since an Envoy began, of what it had to send by one cluster.
@@ -16,7 +16,7 @@ type counts struct {
 	arrived uint64 // requests that were answered as they should be
 
 	refused    uint64 // requests that were answered with an error, or whose connection failed
-	unanswered uint64 // requests that were given up
+	unanswered uint64 // requests, and connections with requests, that were given up
 	nowhere    uint64 // requests for which there was no address
 	overflown  uint64 // requests for which there was no room
 	lost       uint64 // log records
@@ -34,7 +34,7 @@ type counts struct {
 func read(stats map[string]uint64, cluster string) counts {
 	own := "cluster." + cluster + "."
 	c := counts{
-		unanswered:    stats[own+"upstream_rq_max_duration_reached"] + stats[own+"upstream_rq_timeout"],
+		unanswered:    stats[own+"upstream_rq_max_duration_reached"] + stats[own+"upstream_rq_timeout"] + stats[own+"http2.keepalive_timeout"],
 		nowhere:       stats[own+"upstream_cx_none_healthy"],
 		overflown:     stats[own+"upstream_rq_pending_overflow"] + stats[own+"upstream_rq_active_overflow"],
 		unconnected:   stats[own+"upstream_cx_connect_fail"],
@@ -76,6 +76,17 @@ func (c counts) since(before counts) counts {
 		less(c.overflown, before.overflown), less(c.lost, before.lost),
 		less(c.unconnected, before.unconnected), less(c.noAuthorities, before.noAuthorities), less(c.unverified, before.unverified),
 		less(c.wrongName, before.wrongName), less(c.noTLS, before.noTLS), less(c.babble, before.babble), less(c.cut, before.cut),
+	}
+}
+
+// plus is what came to be in two whiles together.
+func (c counts) plus(d counts) counts {
+	return counts{
+		c.arrived + d.arrived,
+		c.refused + d.refused, c.unanswered + d.unanswered, c.nowhere + d.nowhere,
+		c.overflown + d.overflown, c.lost + d.lost,
+		c.unconnected + d.unconnected, c.noAuthorities + d.noAuthorities, c.unverified + d.unverified,
+		c.wrongName + d.wrongName, c.noTLS + d.noTLS, c.babble + d.babble, c.cut + d.cut,
 	}
 }
 
@@ -122,9 +133,9 @@ func (c counts) cause() Cause {
 		return Cause{configv1.MeshConfigReasonCollectorUnreachable, "it cannot be connected to"}
 	case c.babble > 0:
 		return Cause{configv1.MeshConfigReasonCollectorRefuses, "it does not speak OTLP over gRPC"}
-	case c.unanswered > 0:
+	case c.unanswered > 0 || c.overflown > 0 && c.arrived == 0 && c.refused <= c.overflown: // nothing comes back
 		return Cause{configv1.MeshConfigReasonCollectorNotAnswering, "it does not answer in time"}
-	case c.overflown > 0:
+	case c.overflown > 0 && c.arrived > 0:
 		return Cause{configv1.MeshConfigReasonCollectorOverloaded, "more is to be sent than it takes, and the rest is dropped"}
 	case c.cut > 0:
 		return Cause{configv1.MeshConfigReasonCollectorRefuses, "it closes connections without an answer, as one that wants TLS does"}

@@ -21,7 +21,8 @@ type judge struct {
 	since   time.Time
 	cause   Cause
 	turning time.Time     // when the first evidence against what is said came, none for it since; zero: there is none
-	because Cause         // of that evidence, or of what is said if that has another cause by now
+	failed  counts        // what failed since then, or, while that is what is said, since cause was last settled
+	settled time.Time     // when cause was
 	patient time.Duration // before it is said that all is well again
 	well    time.Time     // when that was said last
 }
@@ -33,15 +34,17 @@ func (j *judge) take(now time.Time, of counts) {
 	case was == j.said:
 		j.turning = time.Time{}
 		if was == bad {
-			j.recast(of.cause())
+			j.recast(now, of)
 		}
 	case was == good && j.said == idle:
 		j.said, j.since, j.turning = good, now, time.Time{}
 	default:
 		if j.turning.IsZero() {
-			j.turning = now
+			j.turning, j.failed = now, counts{}
 		}
-		j.because = of.cause()
+		if was == bad {
+			j.failed = j.failed.plus(of)
+		}
 	}
 	if !j.turning.IsZero() && now.Sub(j.turning) >= j.patience() {
 		j.turn(now)
@@ -66,13 +69,15 @@ func (j *judge) turn(now time.Time) {
 	if !j.well.IsZero() && now.Sub(j.well) < restless {
 		patient = min(2*max(j.patient, j.confirm), max(maxConfirm, j.confirm))
 	}
-	*j = judge{confirm: j.confirm, said: bad, since: j.turning, cause: j.because, because: j.because, patient: patient}
+	*j = judge{confirm: j.confirm, said: bad, since: j.turning, cause: j.failed.cause(), settled: now, patient: patient}
 }
 
-// recast takes another cause once it was the cause of two whiles, one after the other.
-func (j *judge) recast(c Cause) {
-	if c != j.cause && c == j.because {
-		j.cause = c
+// recast takes the cause of all that failed for as long as it takes to confirm: a while by
+// itself may show but a part of what is wrong, as the overflow behind requests that hang.
+func (j *judge) recast(now time.Time, of counts) {
+	j.failed = j.failed.plus(of)
+	if now.Sub(j.settled) < j.confirm {
+		return
 	}
-	j.because = c
+	j.cause, j.failed, j.settled = j.failed.cause(), counts{}, now
 }

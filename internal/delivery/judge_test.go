@@ -9,7 +9,7 @@ import (
 )
 
 // at runs a judge over whiles of five seconds, a letter each: g good, b bad, u bad for
-// another cause, . idle. It returns what was said after each: G, B or ?, and the judge.
+// another cause, o overflow and nothing else, . idle. It returns what was said after each: G, B or ?, and the judge.
 func at(script string) (string, *judge) {
 	j := &judge{confirm: DefaultConfirm}
 	var said strings.Builder
@@ -22,6 +22,8 @@ func at(script string) (string, *judge) {
 			of.refused, of.unconnected = 5, 1
 		case 'u':
 			of.unanswered = 5
+		case 'o':
+			of.refused, of.overflown = 5, 5
 		}
 		j.take(time.Unix(int64(5*i), 0), of)
 		said.WriteByte("?GB"[j.said])
@@ -56,14 +58,32 @@ func TestSinceIsTheFirstOfWhatWasSeen(t *testing.T) {
 	}
 }
 
-func TestACauseIsSaidOnceItIsSeenTwice(t *testing.T) {
-	unreachable := configv1.MeshConfigReasonCollectorUnreachable
+func TestACauseIsThatOfAllThatFailedForTenSeconds(t *testing.T) {
+	unreachable, silent := configv1.MeshConfigReasonCollectorUnreachable, configv1.MeshConfigReasonCollectorNotAnswering
 	for script, want := range map[string]string{
-		"bbb": unreachable, "bbbu": unreachable, "bbbubub": unreachable, "bbbuu": configv1.MeshConfigReasonCollectorNotAnswering,
+		"bbb": unreachable, "bbbu": unreachable, "bbbubub": unreachable, "bbbuu": silent,
+		"oou": silent, "uoo": silent, "uoououo": silent, "ooo": silent, "oouooooo": silent,
 	} {
 		if _, j := at(script); j.cause.Reason != want {
 			t.Errorf("%s: %s, want %s", script, j.cause.Reason, want)
 		}
+	}
+}
+
+func TestOverflowIsAnOverloadOnlyIfSomethingArrives(t *testing.T) {
+	for name, c := range map[string]struct {
+		of   counts
+		want string
+	}{
+		"a part arrives":            {counts{arrived: 5, refused: 50, overflown: 50}, configv1.MeshConfigReasonCollectorOverloaded},
+		"nothing comes back":        {counts{refused: 50, overflown: 50}, configv1.MeshConfigReasonCollectorNotAnswering},
+		"nothing but errors return": {counts{refused: 60, overflown: 50}, configv1.MeshConfigReasonCollectorRefuses},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := c.of.cause().Reason; got != c.want {
+				t.Errorf("%s, want %s", got, c.want)
+			}
+		})
 	}
 }
 

@@ -25,7 +25,7 @@ import (
 )
 
 // patience is how long a test waits for what must come. It asserts nothing about speed.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // rig is a real Envoy started from our bootstrap and fed by a delta ADS server.
 type rig struct {

@@ -24,7 +24,7 @@ import (
 	"aether.io/aether/internal/test/instance"
 )
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 

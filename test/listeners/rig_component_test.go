@@ -38,7 +38,7 @@ import (
 	"aether.io/aether/internal/test/dataplane"
 )
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // world is a graph and the Envoy that runs what comes out of it.
 type world struct {

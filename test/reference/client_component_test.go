@@ -23,7 +23,7 @@ import (
 	"aether.io/aether/test/reference"
 )
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // startBackends listens on n loopback addresses at one port; each says its number.
 func startBackends(t *testing.T, n int) (addresses []string, port int32) {
