@@ -33,7 +33,7 @@ var engines = []string{
 	"internal/source", "internal/world", "internal/discovery", "internal/ca", "internal/attest",
 	"internal/xds", "internal/status", "internal/provision", "internal/webhook", "internal/registry",
 	"internal/cni", "internal/console", "internal/projection", "internal/kept", "internal/proxypod", "internal/seed",
-	"internal/delivery", "internal/claim",
+	"internal/delivery", "internal/claim", "internal/record",
 }
 
 // wiring is where engines meet. (standalone wires processes: it writes what one reads.)

@@ -89,7 +89,8 @@ type platform struct {
 	pods      status.Pods                               // nil: there are none
 	sweep     func(context.Context, []object.Key) error // nil: what an earlier process left is seen
 	docket    pipeline.Store                            // nil: convictions last as long as the process
-	fronts    pipeline.Fronts                           // nil: Gateways are reached where they are bound
+	fronts    pipeline.Fronts                           // what comes of what is wanted in front of Gateways
+	pooled    bool                                      // Gateways are reached where they are bound, by the one proxy
 	follow    func(context.Context, func(context.Context, source.Batch) error) error
 	lacks     func() error // why the source has not given everything yet; nil: it cannot say
 	stream    func(context.Context) (net.Listener, error)
@@ -168,7 +169,7 @@ func (c *controller) makeRouting() error {
 	graph, err := routing.New(routing.Config{
 		ControllerName: controllerName, ReleaseNamespace: c.f.releaseNamespace, Address: c.f.bind, PublishAddresses: []string{c.f.bind},
 		PortOffset: c.f.portOffset, AccessLogPath: c.f.accessLog, TrustFile: c.f.systemCAFile, System: c.f.system,
-		Fronts: c.platform.fronts != nil, Collector: c.f.collector(),
+		Fronts: !c.platform.pooled, Pooled: c.platform.pooled, Collector: c.f.collector(),
 		SharedMemory: c.f.sharedBytes,
 	})
 	if err != nil {

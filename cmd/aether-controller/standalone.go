@@ -11,6 +11,7 @@ import (
 	"aether.io/aether/internal/journal"
 	"aether.io/aether/internal/logkey"
 	"aether.io/aether/internal/quarantine/docket"
+	"aether.io/aether/internal/record"
 	"aether.io/aether/internal/run"
 	"aether.io/aether/internal/source"
 	"aether.io/aether/internal/statedir"
@@ -33,6 +34,10 @@ func (c *controller) standalone() (platform, error) {
 	if err != nil {
 		return platform{}, err
 	}
+	served, err := record.New(record.Config{Path: state.Served(), OnFault: func(err error) { c.problems.setMemory(state.Served(), err) }})
+	if err != nil {
+		return platform{}, err
+	}
 	statuses := status.NewFiles(state.Status())
 	return platform{
 		alone:     true,
@@ -43,11 +48,20 @@ func (c *controller) standalone() (platform, error) {
 		sink:      statuses,
 		sweep:     statuses.KeepOnly,
 		docket:    docket.File{Path: state.Convictions()},
-		follow:    files.Run,
+		fronts:    served,
+		pooled:    true,
+		follow: func(ctx context.Context, take func(context.Context, source.Batch) error) error {
+			c.problems.setMemory(state.Served(), served.Recall())
+			return files.Run(ctx, func(ctx context.Context, b source.Batch) error {
+				b.Changes = served.Before(b.Changes)
+				return take(ctx, b)
+			})
+		},
 		bootstrap: inherited(c.f.bootstrapFD, "bootstrap"),
 		stream:    inherited(c.f.streamFD, "stream"),
 		parts: []run.Part{
-			{Name: "state directory", Run: func(ctx context.Context) error { return c.watchState(ctx, state, files) }},
+			{Name: "state directory", Run: func(ctx context.Context) error { return c.watchState(ctx, state, files, served) }},
+			{Name: "record of Gateways", Run: served.Run},
 			{Name: "inspection", Run: func(ctx context.Context) error {
 				return inspect.Serve(ctx, c.log, state.ControllerSocket(), c.handler())
 			}},
@@ -59,7 +73,7 @@ func (c *controller) standalone() (platform, error) {
 const lookAtState = time.Second
 
 // watchState has all that is in the state directory written again when it was made anew.
-func (c *controller) watchState(ctx context.Context, state statedir.Dir, files *source.Directory) error {
+func (c *controller) watchState(ctx context.Context, state statedir.Dir, files *source.Directory, served *record.Record) error {
 	made, err := state.Made()
 	if err != nil {
 		c.log.Warn("the state directory is nobody's", logkey.Error, err)
@@ -80,6 +94,7 @@ func (c *controller) watchState(ctx context.Context, state statedir.Dir, files *
 		made = now
 		c.log.Warn("the state directory was made anew; writing it again")
 		files.Rewrite()
+		served.Rewrite()
 		c.statuses.Rewrite()
 	}
 }

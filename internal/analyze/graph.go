@@ -33,7 +33,7 @@ func (a *analysis) route() error {
 	graph, err := routing.New(routing.Config{
 		ControllerName: a.c.ControllerName, ReleaseNamespace: a.c.ReleaseNamespace, Address: "0.0.0.0",
 		PublishAddresses: append([]string{documentation}, asked...), PortOffset: a.c.PortOffset,
-		Fronts: !a.c.Standalone, TrustFile: systemTrust, System: a.c.System,
+		Fronts: !a.c.Standalone, Pooled: a.c.Standalone, TrustFile: systemTrust, System: a.c.System,
 		SharedMemory: routing.DefaultSharedMemory, // what an installation has is not known
 	})
 	if err != nil {
@@ -45,7 +45,7 @@ func (a *analysis) route() error {
 		changes = append(changes, object.Change{Key: k, Object: a.objects[k]})
 	}
 	wanted := a.apply(changes).Fronts
-	if !a.c.Live {
+	if !a.c.Live && !a.c.Standalone {
 		a.apply(a.fronts(wanted))
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(a.statuses), object.Key.Compare) {

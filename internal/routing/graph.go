@@ -41,7 +41,11 @@ type Config struct {
 	// Fronts says that each shared Gateway is reached through a Service of the release
 	// namespace, which maps its ports to internal ones and has its addresses: those two
 	// settings are not used then.
-	Fronts        bool
+	Fronts bool
+	// Pooled says that no Gateway can have proxies of its own, nor a Service: each is served by the
+	// shared ones. What a Service would have on record comes in as an object of front.Kept, and
+	// Delta.Fronts says what it is to be. Not with Fronts.
+	Pooled        bool
 	AccessLogPath string            // file of the JSON lines access log; empty: no logger
 	TrustFile     string            // PEM bundle of the system's authorities beside each proxy; empty: there is none
 	System        meshconfig.System // what MeshConfigs inherit in the end
@@ -101,6 +105,9 @@ func New(c Config) (*Graph, error) {
 	case ip.Zone() != "":
 		return nil, fmt.Errorf("routing: address to bind %s: a zone is not supported", ip)
 	}
+	if c.Fronts && c.Pooled {
+		return nil, errors.New("routing: Gateways have Services in front of them, or they do not")
+	}
 	if c.SharedMemory < 0 {
 		return nil, fmt.Errorf("routing: memory of shared proxies for a namespace: %d bytes are negative", c.SharedMemory)
 	}
@@ -119,6 +126,7 @@ func New(c Config) (*Graph, error) {
 			TrustFile:        c.TrustFile,
 			Site:             gateway.Site{PublishAddresses: slices.Clone(c.PublishAddresses), PortOffset: c.PortOffset},
 			Fronts:           c.Fronts,
+			Pooled:           c.Pooled,
 			System:           c.System,
 			Collector:        c.Collector,
 			SharedMemory:     c.SharedMemory,

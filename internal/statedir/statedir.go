@@ -59,6 +59,7 @@ func (d Dir) TrustBundle() string        { return filepath.Join(d.root, "trust-b
 func (d Dir) Tokens() string             { return filepath.Join(d.root, "tokens.json") } // what the controller accepts
 func (d Dir) Token() string              { return filepath.Join(d.root, "discovery-token", "token") }
 func (d Dir) Convictions() string        { return filepath.Join(d.root, "convictions.json") } // what the controller has quarantined
+func (d Dir) Served() string             { return filepath.Join(d.root, "served.json") }      // by what parameters each Gateway was last
 func (d Dir) LastGood() string           { return filepath.Join(d.root, "last-good-proxy") }
 func (d Dir) Bootstrap() string          { return filepath.Join(d.root, "envoy", "bootstrap.json") }
 func (d Dir) Settings() string           { return filepath.Join(d.root, "settings.json") } // of the running instance

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"aether.io/aether/internal/fleet"
+	"aether.io/aether/internal/inspect"
 	"aether.io/aether/test/cluster/release"
 	"aether.io/aether/test/pods"
 )
@@ -150,6 +151,9 @@ spec:
 
 func TestPodsProxiesOfADedicatedGatewayAreShown(t *testing.T) {
 	r := pods.New(t)
+	r.Backend("shop")
+	r.Gateway("web", "shop.example.com", "shop")
+	r.Address("web")
 	r.Apply(ownProxies)
 	r.Address("own")
 	row := regexp.MustCompile(`(?m)^own-coxswain-\S+ +- +true +kubectl logs --namespace ` + r.Namespace)
@@ -162,6 +166,24 @@ func TestPodsProxiesOfADedicatedGatewayAreShown(t *testing.T) {
 	scope := regexp.MustCompile(`(?m)^own-coxswain-\S+ +\S*` + r.Namespace + `/own\S* +true`)
 	if got := aetherctl(t.Context(), r, r.Cluster.Kubeconfig(), "get", "proxies"); got.code != 0 || !scope.MatchString(got.out) {
 		t.Errorf("get proxies: %+v", got)
+	}
+	var all []inspect.Resource
+	got := aetherctl(t.Context(), r, r.Cluster.Kubeconfig(), "get", "resources", "-o", "json")
+	if err := json.Unmarshal([]byte(got.out), &all); err != nil {
+		t.Fatalf("get resources: %+v: %v", got, err)
+	}
+	sent := 0
+	for _, res := range all {
+		own, of := res.Scope == "Gateway/"+r.Namespace+"/own", strings.HasPrefix(res.Name, r.Namespace+"/own/")
+		if res.Type == "Listener" && (own || of) {
+			sent++
+			if own != of {
+				t.Errorf("scope %s is sent %s", res.Scope, res.Name)
+			}
+		}
+	}
+	if sent == 0 {
+		t.Error("no listener of the Gateway is sent to its proxies")
 	}
 }
 

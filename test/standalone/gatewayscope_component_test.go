@@ -16,8 +16,6 @@ import (
 	"aether.io/aether/internal/attest"
 	"aether.io/aether/internal/discovery/client"
 	"aether.io/aether/internal/discovery/identity"
-	envoymodel "aether.io/aether/internal/envoy"
-	"aether.io/aether/internal/inspect"
 	"aether.io/aether/internal/resource"
 	"aether.io/aether/internal/scope"
 	"aether.io/aether/internal/snapshot"
@@ -26,19 +24,15 @@ import (
 	"aether.io/aether/internal/svid"
 )
 
-// dedicated is a Gateway that has a scope, and so proxies, of its own.
-const dedicated = `apiVersion: config.aether.io/v1
-kind: GatewayParameters
-metadata: {name: own}
-spec: {mode: Dedicated}
----
+// private is a Gateway that asks for proxies of its own, of which an instance has none.
+const private = dedicated + `---
 apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
 metadata: {name: private}
 spec:
   gatewayClassName: coxswain
   infrastructure: {parametersRef: {group: config.aether.io, kind: GatewayParameters, name: own}}
-  listeners: [{name: http, protocol: HTTP, port: 9090}]
+  listeners: [{name: http, protocol: HTTP, port: 8081}]
 `
 
 // agreeable is an Envoy that accepts everything.
@@ -68,17 +62,6 @@ func (a *agreeable) Observed() resource.Observed {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return resource.Observed{Version: a.holding.Version(), EnvoyConnected: true, EnvoyVersion: "none", Configured: a.updates > 0}
-}
-
-// names lists what is held of one type.
-func (a *agreeable) names(typeURL string) []string {
-	var out []string
-	for _, r := range a.Held().Resources {
-		if r.TypeURL == typeURL {
-			out = append(out, r.Name.Name)
-		}
-	}
-	return out
 }
 
 // join adds a token for an account to what the controller accepts, and runs a client
@@ -143,47 +126,19 @@ func (w *world) addToken(e attest.Entry) {
 	}
 }
 
-func TestADedicatedGatewaysScopeIsItsProxiesAlone(t *testing.T) {
-	w := start(t, map[string]string{
-		"gateway.yaml": gateway, "private.yaml": dedicated, "a.yaml": backend(t, "a"),
-		"shared.yaml": route("shared", "a"), "own.yaml": strings.Replace(route("own", "a"), "name: web", "name: private", 1),
-	})
-	proxy := w.join("private-coxswain", "private-1")
-	w.eventually("the dedicated proxy has its Gateway's listener", func() (bool, string) {
-		got := proxy.names(envoymodel.ListenerType)
-		return slices.Equal(got, []string{"default/private/9090"}), strings.Join(got, ",")
-	})
-	if got := w.aetherctl("get", "proxies"); !strings.Contains(got, "Gateway/default/private") {
-		t.Errorf("the proxy is not listed:\n%s", got)
-	}
-	for _, r := range proxy.Held().Resources {
-		if strings.Contains(r.Name.Name, "default/web") {
-			t.Errorf("the dedicated proxy was sent %s of another scope", r.Name)
-		}
-	}
-	var all []inspect.Resource
-	if err := json.Unmarshal([]byte(w.aetherctl("get", "resources", "-o", "json")), &all); err != nil {
-		t.Fatal(err)
-	}
-	if !slices.ContainsFunc(all, func(r inspect.Resource) bool {
-		return r.Scope == "SharedPool" && r.Type == "Listener" && r.Name == "default/web/8080"
-	}) {
-		t.Errorf("the shared pool lacks its own listener: %v", all)
-	}
-
-	// A route added now reaches this scope, and only this one.
-	w.write("late.yaml", strings.Replace(route("late", "a"), "name: web", "name: private", 1))
-	w.conditionBecomes("httproute/default/late.yaml", "config.aether.io/Programmed", "True")
-}
-
-func TestAnotherAccountGetsNoIdentityForAGatewaysScope(t *testing.T) {
-	w := start(t, map[string]string{"gateway.yaml": gateway, "private.yaml": dedicated})
-	stranger := w.join("somebody-else", "private-2")
-	w.eventually("the refusal is recorded", func() (bool, string) {
-		out := w.aetherctl("get", "identity")
-		return strings.Contains(out, "NotAllowed"), out
-	})
-	if got := stranger.Held().Resources; len(got) != 0 {
-		t.Fatalf("a stranger was sent %d resources", len(got))
+func TestNoAccountGetsAnIdentityForAGatewaysScope(t *testing.T) {
+	for _, account := range []string{"private-coxswain", "somebody-else"} {
+		t.Run(account, func(t *testing.T) {
+			w := start(t, map[string]string{"gateway.yaml": gateway, "private.yaml": private})
+			w.conditionBecomes("gateway/default/private.yaml", "Programmed", "True")
+			stranger := w.join(account, "private-2")
+			w.eventually("the refusal is recorded", func() (bool, string) {
+				out := w.aetherctl("get", "identity")
+				return strings.Contains(out, "NotAllowed"), out
+			})
+			if got := stranger.Held().Resources; len(got) != 0 {
+				t.Fatalf("a stranger was sent %d resources", len(got))
+			}
+		})
 	}
 }

@@ -86,7 +86,7 @@ func gateways() []Code {
 		},
 		{
 			ID: GatewayIdle, Severity: Warning, Title: "settings of a Gateway or of its parameters have no effect",
-			Meaning: "What is named is asked for and is dropped: a field of podTemplate that is not on the allow list, drainSeconds on shared proxies, a selector that selects nothing. Everything else is in effect.",
+			Meaning: "What is named is asked for and is dropped: a field of podTemplate that is not on the allow list, drainSeconds on shared proxies, mode Dedicated where there is one proxy (standalone), a selector that selects nothing. Everything else is in effect.",
 			Mend:    "Take the setting out, or move the Gateway to proxies of its own (mode Dedicated) if it is for those.",
 		},
 		{

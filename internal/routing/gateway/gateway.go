@@ -60,7 +60,11 @@ func Read(gw *gatewayv1.Gateway, sets []*gatewayv1.ListenerSet, p Parameters, in
 	}
 	own, why := ownWorld(gw)
 	g.Wants = scope.SharedPool()
-	if dedicated := p.set(&g); dedicated {
+	dedicated := p.set(&g)
+	if dedicated && site.Pooled {
+		g.Idle = append(g.Idle, "mode Dedicated of its parameters has no effect: here is one proxy, which serves all Gateways")
+	}
+	if dedicated && !site.Pooled {
 		g.Wants, g.Unusable = own, why
 	} else if p.drains {
 		g.Idle = append(g.Idle, "drainSeconds of its parameters has no effect on shared proxies, which drain as their installation says")

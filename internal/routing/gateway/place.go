@@ -14,6 +14,7 @@ type Site struct {
 	// Mapped says that a Service in front maps the ports to internal ones: a port that it does
 	// not map cannot be bound yet.
 	Mapped bool
+	Pooled bool        // no Gateway can have proxies of its own
 	Shared front.State // the Service in front of the shared proxies
 	Own    front.State // the Service in front of the Gateway's own
 }

@@ -147,9 +147,15 @@ func (u *Units) service(n key.Name, class string, s scope.Scope) key.Name {
 }
 
 // site is where a Gateway is reached: as the installation says, or as the Services in front
-// of it do.
+// of it do; and how it was served last, if that is on record.
 func (u *Units) site(c *sheet.Cell, n key.Name, class string) gateway.Site {
-	if !u.config.Fronts {
+	switch {
+	case u.config.Pooled:
+		kept, _ := entry.Get[*configv1.GatewayParameters](u.entries, c, n.Object(front.Kept))
+		out := u.config.Site
+		out.Pooled, out.Shared.Parameters = true, front.ReadKept(kept, class)
+		return out
+	case !u.config.Fronts:
 		return u.config.Site
 	}
 	read := func(namespace, name string) front.State {
@@ -167,7 +173,7 @@ func (u *Units) site(c *sheet.Cell, n key.Name, class string) gateway.Site {
 // must not depend on what came of it.
 func (u *Units) askFront(c *sheet.Cell, n key.Name) none {
 	gw := u.gateway.Get(c, n)
-	if !u.config.Fronts || !gw.Ours {
+	if !(u.config.Fronts || u.config.Pooled) || !gw.Ours {
 		return none{}
 	}
 	f := gw.Front

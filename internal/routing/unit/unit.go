@@ -41,6 +41,7 @@ type Config struct {
 	TrustFile        string // the system's authorities beside each proxy; empty: none
 	Site             gateway.Site
 	Fronts           bool // each shared Gateway has a site of its own, as the Service in front of it says
+	Pooled           bool // no Gateway can have proxies of its own, nor a Service in front
 	System           meshconfig.System
 	Collector        layer.Collector
 	// SharedMemory is the bytes that the routes of one namespace may take of each shared
