@@ -20,7 +20,7 @@ func (c *controller) makeDelivery() error {
 	c.delivery, err = verdict.New(verdict.Config{
 		Collector: to, ReleaseNamespace: c.f.releaseNamespace, Proxies: c.world,
 		Tell: func(t verdict.Told) {
-			c.statuses.Add(t.Key, status.Addition{UID: t.UID, Generation: t.Generation, Condition: t.Condition, Absent: t.Absent})
+			c.statuses.Add(t.Key, status.Addition{UID: t.UID, Generation: t.Generation, Condition: t.Condition, Absent: t.Absent, Minor: true})
 		},
 		Forget:     func(k object.Key) { c.statuses.Withdraw(k, configv1.MeshConfigTelemetryDelivered) },
 		Say:        func(wrong string) { c.problems.setCollector(to.Address, wrong) },

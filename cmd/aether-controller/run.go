@@ -179,7 +179,7 @@ func (c *controller) makeRouting() error {
 	c.changes = changelog.New(c.world, c.moments, time.Now)
 	c.verdicts = newVerdicts(c.changes)
 	if c.statuses, err = status.New(status.Config{
-		Observer: c.world, Sink: c.platform.sink, Pods: c.platform.pods, Grace: c.f.ackDeadline, Elsewhere: c.replicas.others, Sweep: c.platform.sweep, Log: c.log, Registerer: c.metrics,
+		Observer: c.world, Sink: c.platform.sink, Pods: c.platform.pods, Grace: c.f.ackDeadline, ReleaseNamespace: c.f.releaseNamespace, Elsewhere: c.replicas.others, Sweep: c.platform.sweep, Log: c.log, Registerer: c.metrics,
 	}); err != nil {
 		return err
 	}

@@ -20,6 +20,10 @@ type Addition struct {
 	Condition metav1.Condition
 	// Absent says that there is to be no condition of that type, whoever wrote one before.
 	Absent bool
+	// Minor says that it is about something that many objects have in common, such as a
+	// collector: what is new of it alone waits for its turn, as numbers do, unless it is said of
+	// another generation than before.
+	Minor bool
 }
 
 // Add has an object's status say a, in the place of what was added under that type before.
@@ -55,6 +59,20 @@ func (e *Engine) Withdraw(k object.Key, kind string) {
 	if delete(e.added[k], kind); len(e.added[k]) == 0 {
 		delete(e.added, k)
 	}
+}
+
+// minors is the types of those that are minor; nil: none.
+func minors(added map[string]Addition) map[string]bool {
+	var out map[string]bool
+	for kind, a := range added {
+		if a.Minor {
+			if out == nil {
+				out = map[string]bool{}
+			}
+			out[kind] = true
+		}
+	}
+	return out
 }
 
 // with adds conditions to a status, in the order of their types, and returns the types of those

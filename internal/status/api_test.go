@@ -233,9 +233,9 @@ func TestAStatusThatChangesAllTheTimeIsWrittenNowAndThen(t *testing.T) {
 			en.Update([]routing.Status{saying(k, 1, fmt.Sprint(i))})
 			pass(every)
 		}
-		pass(600 * time.Millisecond)
+		pass(1100 * time.Millisecond)
 		synctest.Wait()
-		if got, most := a.count(k), 4+int(changes*every/(500*time.Millisecond))+1; got > most || got < 5 {
+		if got, most := a.count(k), 4+int(changes*every/time.Second)+1; got > most || got < 5 {
 			t.Errorf("%d writes, want at most %d", got, most)
 		}
 		if got := accepted(a.shown[k]); got != fmt.Sprint(changes-1) || !en.Settled() {
@@ -247,6 +247,27 @@ func TestAStatusThatChangesAllTheTimeIsWrittenNowAndThen(t *testing.T) {
 		lull()
 		if got := accepted(a.shown[k]); got != "edit" {
 			t.Errorf("shows %s", got)
+		}
+	})
+}
+
+// An API that takes nothing is not asked more often because there is more and more to be written.
+func TestEditsDoNotMultiplyWhatFails(t *testing.T) {
+	against(t, func(t *testing.T, a *api, en *status.Engine) {
+		calls := 0
+		a.fail = func() error { calls++; return errors.New("no room") }
+		k := routeNamed(0)
+		for i := range 3000 { // half a minute
+			en.Update([]routing.Status{saying(k, int64(i), fmt.Sprint(i))})
+			pass(10 * time.Millisecond)
+		}
+		if calls > 4+30+1 || calls < 10 {
+			t.Errorf("%d calls in half a minute", calls)
+		}
+		a.set(func() { a.fail = nil })
+		pass(10 * time.Second)
+		if got := accepted(a.shown[k]); got != "2999" {
+			t.Errorf("shows %q in the end", got)
 		}
 	})
 }

@@ -14,10 +14,12 @@ func (e *Engine) Step(ctx context.Context) {
 	}
 }
 
+// flight begins writes, waits for them, and reports whether more may begin.
 func (e *Engine) flight(ctx context.Context, writes *sync.WaitGroup) bool {
 	e.launch(ctx, writes)
 	writes.Wait()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return len(e.ready[0])+len(e.ready[1])+len(e.ready[2]) > 0
+	rationed := e.c.Now().Before(e.follow.next())
+	return len(e.ready[ownRank])+len(e.ready[manyRank])+len(e.ready[minorRank]) > 0 || len(e.ready[followRank]) > 0 && !rationed
 }

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	configv1 "aether.io/aether/api/config/v1"
@@ -35,6 +36,16 @@ func (c *crowd) publish(n, rate int) {
 	c.position++
 	c.mu.Unlock()
 	c.engine.Update(many(n, rate))
+}
+
+// change publishes a generation of a namespace's MeshConfig.
+func (c *crowd) change(namespace string, generation int64, rate int) {
+	c.mu.Lock()
+	c.position++
+	c.mu.Unlock()
+	s := mesh(generation, rate)
+	s.Key.Namespace = namespace
+	c.engine.Update([]routing.Status{s})
 }
 
 // since is what was written after the first writes, by kind: urgent, or numbers alone.
@@ -79,6 +90,38 @@ func (c *crowd) numbers() map[string]int {
 		out[s]++
 	}
 	return out
+}
+
+// saying is of how many MeshConfigs a condition was written last with which status.
+func (c *crowd) saying(condition string) map[metav1.ConditionStatus]int {
+	c.edge.mu.Lock()
+	defer c.edge.mu.Unlock()
+	last := map[object.Key]metav1.ConditionStatus{}
+	for _, d := range c.written {
+		last[d.Key] = ""
+		for _, k := range d.Status.(*configv1.MeshConfigStatus).Conditions {
+			if k.Type == condition {
+				last[d.Key] = k.Status
+			}
+		}
+	}
+	out := map[metav1.ConditionStatus]int{}
+	for _, s := range last {
+		out[s]++
+	}
+	return out
+}
+
+// generation is of which generation something was written last.
+func (c *crowd) generation(k object.Key) int64 {
+	c.edge.mu.Lock()
+	defer c.edge.mu.Unlock()
+	for _, d := range slices.Backward(c.written) {
+		if d.Key == k {
+			return d.Generation
+		}
+	}
+	return 0
 }
 
 func (c *crowd) wantNumbers(t *testing.T, when, want string, objects int) {
@@ -182,6 +225,155 @@ func TestThoseWhoKeepJoiningAreCounted(t *testing.T) {
 	})
 }
 
+// An edit that thousands inherit is told of all of them, at a rate that leaves room, those first that
+// concern most; what one edits meanwhile does not wait for them.
+func TestWhatIsInheritedIsToldInTurn(t *testing.T) {
+	const configs, edited = 2000, "n1999"
+	gather(t, false, func(t *testing.T, c *crowd) {
+		c.see(at("a", 1))
+		c.publish(configs, 1)
+		pass(time.Minute)
+		before := c.writes()
+		c.publish(configs, 2)
+		c.see(at("a", 2))
+		pass(time.Second)
+		if n := c.writes() - before; n < 200 || n > 310 {
+			t.Errorf("%d writes in a second", n)
+		}
+		c.change(edited, 2, 7)
+		c.see(at("a", 3))
+		lull()
+		if got := c.numbers()["True/Applied g2 1/1"]; got != 1 {
+			t.Errorf("what was edited waits for its turn: %v", c.numbers())
+		}
+		pass(20 * time.Second)
+		urgent, minor := c.since(before)
+		if urgent != configs || minor != 0 || !c.engine.Settled() {
+			t.Errorf("%d urgent writes and %d others, settled %t", urgent, minor, c.engine.Settled())
+		}
+	})
+}
+
+// While what thousands inherit is edited all the time, its own status is never far behind, and
+// all of theirs together take no more writes than ever.
+func TestAStormThatThousandsInheritIsBounded(t *testing.T) {
+	const configs, storm, every = 2000, 20 * time.Second, 200 * time.Millisecond
+	gather(t, false, func(t *testing.T, c *crowd) {
+		c.see(at("a", 1))
+		c.publish(configs, 1)
+		pass(time.Minute)
+		before := c.writes()
+		root := object.Key{Kind: object.MeshConfig, Namespace: "aether", Name: "default"}
+		edits := map[int64]time.Time{}
+		for i := range int64(storm / every) {
+			edits[i] = time.Now()
+			c.change(root.Namespace, i, int(i))
+			c.publish(configs, int(i))
+			pass(every / 2)
+			c.see(at("a", uint64(2*i+3)))
+			pass(every / 2)
+			told := c.generation(root)
+			if since, untold := edits[told+1]; untold && time.Since(since) > 2*time.Second {
+				t.Fatalf("edit %d of %s ago is not told, but %d", told+1, time.Since(since), told)
+			}
+		}
+		if n, most := c.writes()-before, 200+int(storm/(10*time.Millisecond))+4+int(storm/time.Second)+1; n > most {
+			t.Errorf("%d writes in %s, want at most %d", n, storm, most)
+		}
+		pass(21 * time.Second)
+		if !c.engine.Settled() {
+			t.Error("not settled")
+		}
+	})
+}
+
+// A collector that goes is news of each MeshConfig that exports: told of those that concern most
+// proxies first, at the rate of numbers. What comes back before its turn has come is not told.
+func TestWhatManyHaveInCommonIsToldInTurn(t *testing.T) {
+	const configs = 2000
+	gather(t, false, func(t *testing.T, c *crowd) {
+		c.see(at("a", 1))
+		all := many(configs, 1)
+		for i := range all {
+			if i%2 == 0 {
+				all[i].Live = nil // it concerns nobody
+			}
+		}
+		all[0].Key.Namespace = "zoo" // the release's
+		say := func(s metav1.ConditionStatus) {
+			for _, of := range all {
+				c.engine.Add(of.Key, status.Addition{UID: of.UID, Generation: 1, Minor: true, Condition: metav1.Condition{Type: "Common", Status: s, Reason: string(s)}})
+			}
+		}
+		c.engine.Update(all)
+		say(metav1.ConditionTrue)
+		pass(10 * time.Minute)
+		if got := c.saying("Common"); got[metav1.ConditionTrue] != configs {
+			t.Fatalf("at first: %v", got)
+		}
+
+		before := c.writes()
+		say(metav1.ConditionFalse)
+		pass(20 * time.Second)
+		if n := c.writes() - before; n < 40+19*20 || n > 40+20*20+1 {
+			t.Errorf("%d writes in 20 s", n)
+		}
+		c.edge.mu.Lock()
+		if !slices.ContainsFunc(c.written[before:before+40], func(d status.Document) bool { return d.Key == all[0].Key }) {
+			t.Errorf("%s was not told among the first", all[0].Key)
+		}
+		for _, d := range c.written[before:] {
+			if d.Key != all[0].Key && d.Status.(*configv1.MeshConfigStatus).Proxies.Total == 0 {
+				t.Errorf("%s was told before those that concern proxies", d.Key)
+				break
+			}
+		}
+		c.edge.mu.Unlock()
+		edited := c.writes()
+		c.change("n1998", 2, 7) // one that has not been told
+		c.see(at("a", 2))
+		lull()
+		if !slices.ContainsFunc(c.written[edited:], func(d status.Document) bool { return d.Key.Namespace == "n1998" && d.Generation == 2 }) {
+			t.Errorf("an edit waits: written are %v", c.written[edited:])
+		}
+		pass(2 * time.Minute)
+		if got := c.saying("Common"); got[metav1.ConditionFalse] != configs {
+			t.Errorf("it is gone for long: %v", got)
+		}
+
+		before = c.writes()
+		say(metav1.ConditionTrue)
+		pass(time.Second)
+		say(metav1.ConditionFalse)
+		pass(10 * time.Minute)
+		if n := c.writes() - before; n > 2*(40+20+1) {
+			t.Errorf("it came for a second, which took %d writes", n)
+		}
+		if got := c.saying("Common"); got[metav1.ConditionFalse] != configs || !c.engine.Settled() {
+			t.Errorf("in the end: %v, settled %t", got, c.engine.Settled())
+		}
+	})
+}
+
+// What is added of an edited object is no number: it is told as the edit is.
+func TestWhatIsAddedOfAnEditDoesNotWait(t *testing.T) {
+	gather(t, false, func(t *testing.T, c *crowd) {
+		c.see(at("a", 1))
+		for generation := int64(1); generation < 4; generation++ {
+			c.edit(generation)
+			c.see(at("a", uint64(generation)))
+			pass(500 * time.Millisecond)
+			before := c.writes()
+			c.engine.Add(meshKey, status.Addition{UID: "u", Generation: generation, Minor: true, Condition: metav1.Condition{Type: "Common", Status: "True", Reason: "True"}})
+			lull()
+			if n := c.writes() - before; generation > 1 && n != 1 {
+				t.Errorf("generation %d: %d writes", generation, n)
+			}
+			pass(time.Minute)
+		}
+	})
+}
+
 // What one edits is told at once, though thousands wait for their numbers.
 func TestAnEditDoesNotWaitForNumbers(t *testing.T) {
 	const configs = 2000
@@ -191,12 +383,7 @@ func TestAnEditDoesNotWaitForNumbers(t *testing.T) {
 		pass(time.Minute)
 		c.see(at("b", 1)) // one write of each
 		pass(time.Second)
-		c.mu.Lock()
-		c.position++
-		c.mu.Unlock()
-		edited := mesh(2, 7)
-		edited.Key.Namespace = "n1999"
-		c.engine.Update([]routing.Status{edited})
+		c.change("n1999", 2, 7)
 		c.see(at("a", 2), at("b", 2))
 		lull()
 		if got := c.numbers(); got["True/Applied g2 2/2"] != 1 || got["True/Applied g1 1/1"] < configs/2 {
@@ -288,7 +475,7 @@ func BenchmarkManyMeshConfigs(b *testing.B) {
 				b.Fatal(err)
 			}
 			step := func() {
-				now = now.Add(time.Second)
+				now = now.Add(2 * time.Second)
 				e.Step(b.Context())
 			}
 			name := fmt.Sprintf("configs=%d/proxies=%d", configs, proxies)
@@ -321,7 +508,9 @@ func BenchmarkManyMeshConfigs(b *testing.B) {
 					for j := range s.members {
 						s.members[j].Reached = s.position
 					}
-					step()
+					for settled := false; !settled; settled = e.Settled() { // so many are written at a time
+						step()
+					}
 				}
 			})
 		}

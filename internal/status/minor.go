@@ -2,9 +2,11 @@ package status
 
 import (
 	"cmp"
+	"math/bits"
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	configv1 "aether.io/aether/api/config/v1"
@@ -12,31 +14,13 @@ import (
 )
 
 // A proxy more is one small fact for each MeshConfig that concerns it, of which there may be
-// thousands. Such facts are told at a rate that an API server does not notice, each object's
-// newest and the one first that has waited longest. Whatever is urgent does not wait for them.
+// thousands, and so is a collector that goes. Such facts are told at a rate that an API server does
+// not notice, each object's newest, those first that concern most proxies or have waited longest;
+// what is as it was before its turn comes is not told. Whatever is urgent does not wait for them.
 
-// How many statuses are written in all that differ in numbers alone from what is there.
-const (
-	rationBurst = 40                    // that do not wait
-	rationEvery = 50 * time.Millisecond // between those that follow, and until one more need not wait
-)
-
-// ration says when the next of such statuses may be written. The zero ration says: now.
-type ration struct{ full time.Time } // when rationBurst need not wait again
-
-// next is the earliest time of a write.
-func (r *ration) next() time.Time { return r.full.Add(-(rationBurst - 1) * rationEvery) }
-
-// take takes a share for a write.
-func (r *ration) take(now time.Time) {
-	if r.full.Before(now) {
-		r.full = now
-	}
-	r.full = r.full.Add(rationEvery)
-}
-
-// give gives back a share that was not needed.
-func (r *ration) give() { r.full = r.full.Add(-rationEvery) }
+// headstart is by how much one that concerns twice as many proxies as another is ahead of it:
+// of what is new at the same time, what tells most is told first, and nothing waits for ever.
+const headstart = 10 * time.Second
 
 // minority is when numbers alone of an object are told.
 type minority struct {
@@ -67,22 +51,25 @@ func (e *Engine) serve(now time.Time) {
 	if now.Before(e.ration.next()) || len(e.minors) == 0 {
 		return
 	}
-	var due []object.Key
+	type one struct {
+		key   object.Key
+		since time.Time // with its head start
+	}
+	var due []one
 	for k, m := range e.minors {
 		if en := e.entries[k]; !now.Before(m.due) && !en.busy && !en.queued && !e.dirty[k] {
-			due = append(due, k)
+			due = append(due, one{k, m.from.Add(-time.Duration(bits.Len(uint(e.weight(k)))) * headstart)})
 		}
 	}
-	slices.SortFunc(due, func(a, b object.Key) int {
-		return cmp.Or(e.minors[a].due.Compare(e.minors[b].due), a.Compare(b))
-	})
-	for _, k := range due {
+	slices.SortFunc(due, func(a, b one) int { return cmp.Or(a.since.Compare(b.since), a.key.Compare(b.key)) })
+	for _, next := range due {
 		if now.Before(e.ration.next()) {
 			return
 		}
 		e.ration.take(now)
-		e.entries[k].paid, e.entries[k].queued = true, true
-		e.ready[minorRank] = append(e.ready[minorRank], k)
+		en := e.entries[next.key]
+		en.paid = true
+		e.enqueue(next.key, en, minorRank)
 	}
 }
 
@@ -119,8 +106,9 @@ func later(a, b time.Time) time.Time {
 }
 
 // minor reports whether two documents differ in nothing but how many proxies have come how
-// far: no condition has another status, reason or generation.
-func minor(a, b Document) bool {
+// far, and in conditions of types that are minor: no other has another status or reason, and
+// none is of another generation.
+func minor(a, b Document, types map[string]bool) bool {
 	x, is := a.Status.(*configv1.MeshConfigStatus)
 	y, also := b.Status.(*configv1.MeshConfigStatus)
 	if !is || !also || a.UID != b.UID || a.Generation != b.Generation || x.ObservedGeneration != y.ObservedGeneration {
@@ -129,7 +117,15 @@ func minor(a, b Document) bool {
 	if x.Effective == nil || y.Effective == nil || *x.Effective != *y.Effective {
 		return false
 	}
-	return slices.EqualFunc(x.Conditions, y.Conditions, func(c, d metav1.Condition) bool {
-		return c.Type == d.Type && c.Status == d.Status && c.Reason == d.Reason && c.ObservedGeneration == d.ObservedGeneration
+	for _, c := range x.Conditions {
+		if d := meta.FindStatusCondition(y.Conditions, c.Type); d != nil && d.ObservedGeneration != c.ObservedGeneration {
+			return false
+		}
+	}
+	others := func(all []metav1.Condition) []metav1.Condition {
+		return slices.DeleteFunc(slices.Clone(all), func(c metav1.Condition) bool { return types[c.Type] })
+	}
+	return slices.EqualFunc(others(x.Conditions), others(y.Conditions), func(c, d metav1.Condition) bool {
+		return c.Type == d.Type && c.Status == d.Status && c.Reason == d.Reason
 	})
 }

@@ -8,8 +8,8 @@ import (
 // How fast one object is written. An edit by a person takes one or two writes, which do not
 // wait. A Gateway of which a thousand routes are created one by one would take a thousand.
 const (
-	burst    = 4                      // writes that do not wait
-	interval = 500 * time.Millisecond // between those that follow, and until one more need not wait
+	burst    = 4           // writes that do not wait
+	interval = time.Second // between those that follow, and until one more need not wait
 )
 
 // How fast what others take away is put back: they may do so each time.
@@ -69,15 +69,17 @@ func (p *pace) told(now time.Time) {
 // changed notes that something else is being told.
 func (p *pace) changed(now time.Time) { p.minors, p.minorAt = 0, now }
 
-// wrote notes a write, lost: one that put back what others had taken away.
-func (p *pace) wrote(now time.Time, lost bool) {
+// tried notes a call that wrote, or failed: what is edited all the time is not tried all the
+// time while it cannot be written.
+func (p *pace) tried(now time.Time) {
 	if p.full.Before(now) {
 		p.full = now
 	}
 	p.full = p.full.Add(interval)
-	if !lost {
-		return
-	}
+}
+
+// mends notes a write that put back what others had taken away.
+func (p *pace) mends(now time.Time) {
 	if p.times > 0 && now.Sub(p.mended) > 2*p.truce() {
 		p.times = 0
 	}

@@ -82,7 +82,7 @@ func (e *Engine) look() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for k := range e.waiting { // those that count are looked at when their numbers differ
-		if en := e.entries[k]; e.pulsed && len(en.marks) == 0 || en.late && now.Sub(en.from) >= en.patient {
+		if en := e.entries[k]; e.pulsed && len(en.marks) == 0 || en.late && !now.Before(e.patience(en)) {
 			e.dirty[k] = true
 		}
 	}
@@ -93,7 +93,7 @@ func (e *Engine) look() {
 			delete(e.retry, k)
 		}
 	}
-	for _, k := range slices.SortedFunc(maps.Keys(e.dirty), object.Key.Compare) {
+	for _, k := range e.order(e.dirty) {
 		en := e.entries[k]
 		if en == nil {
 			if en = e.adopt(k); en == nil {
@@ -104,10 +104,7 @@ func (e *Engine) look() {
 			continue
 		}
 		delete(e.dirty, k)
-		if !en.queued {
-			en.queued = true
-			e.ready[rank(k.Kind)] = append(e.ready[rank(k.Kind)], k)
-		}
+		e.enqueue(k, en, e.rank(k, en, now))
 	}
 	e.serve(now)
 	e.plan()
@@ -131,17 +128,8 @@ func (e *Engine) adopt(k object.Key) *entry {
 	return en
 }
 
-// minorRank is the queue of those whose numbers alone are to be told.
-const minorRank = 2
-
-// rank is which queue objects of a kind are in: what a person watches while routes come by
-// the thousand does not wait for theirs.
-func rank(k object.Kind) int {
-	if k == object.HTTPRoute || k == object.BackendTLSPolicy {
-		return 1
-	}
-	return 0
-}
+// patience is until when a status is held back while it is open. The caller holds mu.
+func (e *Engine) patience(en *entry) time.Time { return later(en.from.Add(e.c.Patience), en.back) }
 
 // pause is how long there is nothing to look at unless something is told.
 func (e *Engine) pause() time.Duration {
@@ -163,7 +151,7 @@ func (e *Engine) plan() {
 	e.lookAt = e.c.Now().Add(time.Hour)
 	for k := range e.waiting {
 		if en := e.entries[k]; en.late && !en.busy && !en.queued && !e.dirty[k] {
-			e.sooner(en.from.Add(en.patient))
+			e.sooner(e.patience(en))
 		}
 	}
 	for k := range e.retry {
@@ -183,6 +171,9 @@ func (e *Engine) plan() {
 	}
 	if at, ok := e.serveAt(); ok {
 		e.sooner(at)
+	}
+	if len(e.ready[followRank]) > 0 {
+		e.sooner(e.follow.next())
 	}
 	if e.told && !e.swept && !e.idle && e.flying == 0 { // else it is looked at when the last has ended
 		e.sooner(e.sweepAt)
@@ -208,28 +199,6 @@ func (e *Engine) launch(ctx context.Context, writes *sync.WaitGroup) {
 	}
 }
 
-// pop takes the next of whom a write may begin.
-func (e *Engine) pop() (object.Key, *entry) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.flying >= e.c.InFlight || e.sweepDue() {
-		return object.Key{}, nil
-	}
-	for i, queue := range e.ready {
-		if len(queue) == 0 || i == minorRank && e.flying >= (e.c.InFlight+1)/2 { // there is room for what is urgent
-			continue
-		}
-		k := queue[0]
-		if e.ready[i] = queue[1:]; len(queue) == 1 {
-			e.ready[i] = nil // and with it what was taken
-		}
-		en := e.entries[k]
-		en.queued = false
-		return k, en
-	}
-	return object.Key{}, nil
-}
-
 // job is one write under way.
 type job struct {
 	key    object.Key
@@ -238,6 +207,7 @@ type job struct {
 	uid    types.UID
 	lost   bool
 	forced bool
+	rank   int // of the queue that it was in
 	wrote  bool
 	err    error
 }
@@ -264,7 +234,7 @@ func (e *Engine) prepare(k object.Key, en *entry) *job {
 		e.mu.Lock()
 	}
 	delete(e.dirty, k) // what is known now is looked at now
-	wanted, before, reason, lack, added := en.wanted, en.shown, e.held[k], e.lacks[k], maps.Clone(e.added[k])
+	wanted, before, written, reason, lack, added := en.wanted, en.shown, en.written, e.held[k], e.lacks[k], maps.Clone(e.added[k])
 	seen := seen{}
 	if counts(wanted) {
 		en.glance, en.looked = e.glance(k, en), true
@@ -274,6 +244,9 @@ func (e *Engine) prepare(k object.Key, en *entry) *job {
 	e.mu.Unlock()
 	if before != nil && before.UID != wanted.UID {
 		before = nil // that was another object of the name
+	}
+	if written != nil && written.UID != wanted.UID {
+		written = nil
 	}
 	if wanted.Refused != "" {
 		reason = wanted.Refused
@@ -290,18 +263,19 @@ func (e *Engine) prepare(k object.Key, en *entry) *job {
 		next, open = observe(wanted, seen, reason, before)
 		without(next, lack)
 		absent := with(next, wanted.UID, added)
-		stamp(next, before, now)
+		stamp(next, now, written, before)
 		doc = &Document{Key: k, Generation: wanted.Generation, UID: wanted.UID, Status: next, Absent: absent}
 	}
 
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if awaits := open == awaited && counts(wanted); awaits != en.awaits {
-		if en.awaits = awaits; awaits { // those who were settled may have been for long
-			en.from = now
+		if en.awaits = awaits; awaits && !en.untold { // those who were settled may have been for long
+			en.untold, en.from = true, now
 		}
 	}
-	holdBack := open == awaited && now.Sub(en.from) < en.patient
+	holdBack := open == awaited && now.Before(e.patience(en))
+	en.untold = en.untold && holdBack
 	setMember(e.waiting, k, open != settled)
 	en.late = holdBack
 	if doc != nil && !holdBack {
@@ -313,7 +287,7 @@ func (e *Engine) prepare(k object.Key, en *entry) *job {
 		return nil
 	case holdBack:
 		e.settle(k, en, false)
-		e.sooner(en.from.Add(en.patient))
+		e.sooner(e.patience(en))
 		return nil
 	case e.idle:
 		e.settle(k, en, false)
@@ -321,7 +295,7 @@ func (e *Engine) prepare(k object.Key, en *entry) *job {
 	}
 	news := doc == nil || en.written == nil || en.forced || !same(*en.written, *doc)
 	switch {
-	case news && doc != nil && en.written != nil && !en.forced && minor(*en.written, *doc):
+	case news && doc != nil && en.written != nil && !en.forced && minor(*en.written, *doc, minors(added)):
 		if now.Before(en.pace.calm()) || !en.paid {
 			e.refund(en, false)
 			e.postpone(k, en, glance)
@@ -339,7 +313,10 @@ func (e *Engine) prepare(k object.Key, en *entry) *job {
 		}
 	}
 	e.settle(k, en, true)
-	j := &job{key: k, entry: en, doc: doc, uid: wanted.UID, lost: en.lost && !news, forced: en.forced}
+	j := &job{key: k, entry: en, doc: doc, uid: wanted.UID, lost: en.lost && !news, forced: en.forced, rank: en.rank}
+	if j.rank == followRank {
+		e.follow.take(now)
+	}
 	en.lost, en.forced, en.busy, en.flight = false, false, true, doc
 	e.flying++
 	return j
@@ -372,6 +349,7 @@ func (e *Engine) finish(ctx context.Context, j *job) {
 	e.metrics.count(j)
 	if j.err != nil {
 		en.lost, en.forced = en.lost || j.lost, en.forced || j.forced
+		en.pace.tried(now)
 		wait := en.pace.failed(now, e.c.Retry)
 		e.retry[j.key] = true
 		if suppressed, tell := e.silence.interrupt(now); tell && ctx.Err() == nil {
@@ -380,7 +358,12 @@ func (e *Engine) finish(ctx context.Context, j *job) {
 	} else {
 		en.pace.succeeded()
 		if j.wrote {
-			en.pace.wrote(now, j.lost)
+			en.pace.tried(now)
+		} else if j.rank == followRank { // it was read, and was as it should be
+			e.follow.give()
+		}
+		if j.wrote && j.lost {
+			en.pace.mends(now)
 		}
 		if j.lost && j.wrote && en.pace.times == 4 {
 			e.c.Log.Warn("somebody takes away what is written of an object's status; it is put back ever less often", logkey.Object, j.key.String())

@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -33,20 +34,25 @@ func shortened(s string) string {
 }
 
 // stamp makes the messages of next fit to be written, and gives each condition its
-// transition time: the one it had in before if its status is the same, else now.
-func stamp(next any, before *Document, now time.Time) {
-	var old map[string][]metav1.Condition
-	if before != nil {
-		old = conditions(before.Status)
+// transition time: the one it had in the first of before in which its status is the same, else
+// now. What was written comes before what was seen since: what went and came back before it was
+// told is no transition.
+func stamp(next any, now time.Time, before ...*Document) {
+	var old []map[string][]metav1.Condition
+	for _, d := range before {
+		if d != nil {
+			old = append(old, conditions(d.Status))
+		}
 	}
 	at := metav1.NewTime(now.UTC().Truncate(time.Second))
 	for path, list := range conditions(next) {
 		for i := range list {
 			list[i].LastTransitionTime = at
 			list[i].Message = shortened(list[i].Message)
-			for _, c := range old[path] {
-				if c.Type == list[i].Type && c.Status == list[i].Status {
+			for _, was := range old {
+				if c := meta.FindStatusCondition(was[path], list[i].Type); c != nil && c.Status == list[i].Status {
 					list[i].LastTransitionTime = c.LastTransitionTime
+					break
 				}
 			}
 		}

@@ -73,7 +73,8 @@ type Config struct {
 	Sink     Sink
 	Pods     Pods // nil: the proxies that are connected are all there are
 	// Patience is how long a status whose only open question is whether proxies have
-	// it live is held back, so that the usual case is one write and not two.
+	// it live is held back, so that the usual case is one write and not two. What changes
+	// meanwhile does not make it longer.
 	Patience time.Duration
 	// Lull is how long the engine does nothing after it was told of something: what
 	// proxies have to be sent comes first, and mostly there is more to be told soon.
@@ -81,6 +82,8 @@ type Config struct {
 	// Grace is how long a proxy that has just begun is held against no status that counts it:
 	// the Ack deadline.
 	Grace time.Duration
+	// ReleaseNamespace is whose MeshConfig is told of before those of others; empty: none's.
+	ReleaseNamespace string
 	// Elsewhere reports whether there are other controllers that proxies can be connected to; nil:
 	// never. Pulse tells when that changes.
 	Elsewhere func() bool
@@ -117,7 +120,8 @@ type Engine struct {
 	strays    map[object.Key]types.UID           // have something of ours, and no status
 	minors    map[object.Key]minority            // differ in numbers alone from what is written
 	ration    ration                             // of writes of those
-	ready     [3][]object.Key                    // whose turn comes, each once; the first before the second, the third has minors
+	ready     [ranks][]object.Key                // whose turn comes, each once
+	follow    ration                             // of writes of those in ready[followRank]
 	flying    int                                // writes under way
 	elsewhere bool                               // proxies may be connected to other controllers
 	pulsed    bool
@@ -136,9 +140,11 @@ type entry struct {
 	since   time.Time              // when wanted last changed
 	marks   map[scope.Scope][]mark // of one that counts proxies, by age: at least one of each scope
 	awaits  bool                   // what it counts is not what it will be
-	from    time.Time              // when patience began
-	patient time.Duration
-	looked  bool // glance is of when it was looked at last
+	edited  time.Time              // when wanted last became another object or generation; zero: not in this process
+	untold  bool                   // wanted, or that it is open, has not been told
+	from    time.Time              // since when it was not, or was not last: patience began
+	back    time.Time              // before that, proxies have yet to come back to this process
+	looked  bool                   // glance is of when it was looked at last
 	glance  glance
 	paid    bool      // it has its share of the ration
 	late    bool      // there is something to write that patience holds back
@@ -147,6 +153,7 @@ type entry struct {
 	forced  bool      // to be written though nothing has changed
 	lost    bool      // what was written was seen to be gone
 	queued  bool      // it is in ready
+	rank    int       // where
 	busy    bool      // a write is under way
 	flight  *Document // what it writes; nil: it removes
 	pace    pace
@@ -183,6 +190,7 @@ func New(c Config) (*Engine, error) {
 		entries: map[object.Key]*entry{}, dirty: map[object.Key]bool{}, waiting: map[object.Key]bool{}, retry: map[object.Key]bool{}, minors: map[object.Key]minority{},
 		users: map[resource.Name]map[object.Key]bool{}, tallies: map[scope.Scope]*tally{}, ports: map[object.Key]bool{}, held: map[object.Key]string{}, strays: map[object.Key]types.UID{},
 		added: map[object.Key]map[string]Addition{}, born: c.Now(),
+		follow: ration{burst: followBurst, every: followEvery}, ration: ration{burst: minorBurst, every: minorEvery},
 	}
 	e.metrics = newMetrics(e.unwritten)
 	if c.Registerer != nil {
@@ -206,13 +214,18 @@ func (e *Engine) Update(statuses []routing.Status) {
 			en = &entry{}
 			e.entries[s.Key] = en
 		}
-		en.patient = e.c.Patience
-		if first && counts(s) { // whose proxies have yet to come back to this process
-			en.patient = comeback * e.c.Patience
+		switch {
+		case !first && (en.wanted.UID != s.UID || en.wanted.Generation != s.Generation):
+			en.edited = now
+		case first && counts(s):
+			en.back = now.Add(comeback * e.c.Patience)
 		}
 		e.index(en.wanted, false)
 		e.note(en, s, at)
-		en.wanted, en.since, en.from = s, now, now
+		en.wanted, en.since = s, now
+		if !en.untold { // else patience goes on: edits without end would never be told
+			en.untold, en.from = true, now
+		}
 		e.index(s, true)
 		e.dirty[s.Key] = true
 		delete(e.strays, s.Key)
@@ -364,7 +377,11 @@ func (e *Engine) Settled() bool {
 
 // pending is how many objects are to be looked at or written. The caller holds mu.
 func (e *Engine) pending() int {
-	return len(e.dirty) + len(e.retry) + len(e.minors) + len(e.ready[0]) + len(e.ready[1]) + len(e.ready[2]) + e.flying
+	n := len(e.dirty) + len(e.retry) + len(e.minors) + e.flying
+	for _, queue := range e.ready {
+		n += len(queue)
+	}
+	return n
 }
 
 func (e *Engine) unwritten() float64 {

@@ -103,7 +103,7 @@ func gather(t *testing.T, onCluster bool, script func(t *testing.T, c *crowd)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c := &crowd{members: map[string]fleet.Member{}}
-		config := status.Config{Observer: c, Sink: c}
+		config := status.Config{Observer: c, Sink: c, ReleaseNamespace: "zoo"}
 		if onCluster {
 			config.Pods = c
 		}
@@ -371,7 +371,7 @@ func TestAStormOfEditsSettlesSoon(t *testing.T) {
 			pass(10 * time.Millisecond)
 		}
 		writes := c.writes()
-		if writes > 150 {
+		if writes > 65 {
 			t.Errorf("%d writes in a minute", writes)
 		}
 		pass(2 * time.Second)
@@ -383,6 +383,38 @@ func TestAStormOfEditsSettlesSoon(t *testing.T) {
 			t.Error("not settled")
 		}
 	})
+}
+
+// However fast it is edited, a status is never more than two seconds behind, and takes a write a second.
+func TestAStatusFollowsEditsThatDoNotEnd(t *testing.T) {
+	for name, answers := range map[string]func(c *crowd, generation, of int64){
+		"proxies that answer at once": func(c *crowd, g, _ int64) { c.see(at("a", uint64(g))) },
+		"proxies that answer late":    func(c *crowd, g, behind int64) { c.see(at("a", uint64(max(1, g-behind)))) },
+		"proxies that do not answer":  func(*crowd, int64, int64) {},
+	} {
+		for _, every := range []time.Duration{10 * time.Millisecond, 100 * time.Millisecond, 300 * time.Millisecond, 490 * time.Millisecond} {
+			t.Run(fmt.Sprintf("%s, every %s", name, every), func(t *testing.T) {
+				gather(t, false, func(t *testing.T, c *crowd) {
+					const storm = time.Minute
+					c.see(at("a", 1))
+					edited := map[int64]time.Time{}
+					for generation := int64(1); generation <= int64(storm/every); generation++ {
+						edited[generation] = time.Now()
+						c.edit(generation)
+						answers(c, generation, int64(200*time.Millisecond/every)+1)
+						pass(every)
+						told := c.generation(meshKey)
+						if since, untold := edited[told+1]; untold && time.Since(since) > 2*time.Second {
+							t.Fatalf("generation %d of %s ago is not told, but %d", told+1, time.Since(since), told)
+						}
+					}
+					if n := c.writes(); n > 4+int(storm/time.Second)+1 {
+						t.Errorf("%d writes in %s", n, storm)
+					}
+				})
+			})
+		}
+	}
 }
 
 // A process that begins does not know its proxies yet, and does not cry wolf.
