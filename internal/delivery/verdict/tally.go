@@ -70,6 +70,39 @@ func (t tally) plus(u tally) tally {
 	return out
 }
 
+// sum is what the proxies of some scopes say together, and what is made of it.
+type sum struct {
+	tally
+	reason, message string // empty if none fails
+}
+
+// sums works out the sum of each set of scopes that is asked for once: thousands of MeshConfigs are
+// served in the same.
+type sums struct {
+	by      map[scope.Scope]tally
+	address string
+	known   map[string]sum
+}
+
+func (s *sums) of(scopes []scope.Scope) sum {
+	var name strings.Builder
+	for _, in := range scopes {
+		name.WriteString(in.String() + " ")
+	}
+	if known, is := s.known[name.String()]; is {
+		return known
+	}
+	var out sum
+	for _, in := range scopes {
+		out.tally = out.plus(s.by[in])
+	}
+	if len(out.failing) > 0 {
+		out.reason, out.message = out.tally.reason(), out.tally.message(s.address)
+	}
+	s.known[name.String()] = out
+	return out
+}
+
 func (t tally) equal(u tally) bool {
 	return t.arriving == u.arriving && t.silent == u.silent && slices.EqualFunc(t.failing, u.failing, func(a, b failure) bool {
 		return a.proxy == b.proxy && a.cause == b.cause && a.since.Equal(b.since)

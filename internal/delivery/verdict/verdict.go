@@ -61,8 +61,10 @@ type Config struct {
 	Collector        Collector
 	ReleaseNamespace string
 	Proxies          Proxies
-	Tell             func(Told)
-	Forget           func(object.Key) // it is gone
+	// Tell and Forget, of one that is gone, are called with a lock held, so that the last one called
+	// of an object is right: they do not wait, and do not call the Engine.
+	Tell   func(Told)
+	Forget func(object.Key)
 	// Say is told what is wrong on the whole, in a sentence, and that nothing is any more: "".
 	Say        func(string)
 	Lull       time.Duration // default DefaultLull
@@ -241,20 +243,17 @@ func (e *Engine) pass(now time.Time) time.Duration {
 	fault, again := e.bundle.fault(e.c.Collector.CA, now)
 	everyone := fault != e.fault || !maps.EqualFunc(tallies, e.tallies, tally.equal)
 	e.fault, e.tallies = fault, tallies
-	var list []Told
+	sums := &sums{by: tallies, address: e.c.Collector.Address, known: map[string]sum{}}
 	for _, k := range slices.SortedFunc(maps.Keys(e.meshes), object.Key.Compare) {
 		if m := e.meshes[k]; everyone || e.dirty[k] {
-			if t := e.decide(k, m); m.told == nil || *m.told != t {
+			if t := e.decide(k, m, sums); m.told == nil || *m.told != t {
 				m.told = &t
-				list = append(list, t)
+				e.c.Tell(t)
 			}
 		}
 	}
 	e.dirty = map[object.Key]bool{}
 	e.mu.Unlock()
-	for _, t := range list {
-		e.c.Tell(t)
-	}
 	if everyone {
 		e.sum(all)
 	}
@@ -262,7 +261,7 @@ func (e *Engine) pass(now time.Time) time.Duration {
 }
 
 // decide is what is to be said of one MeshConfig. The caller holds mu.
-func (e *Engine) decide(k object.Key, m *mesh) Told {
+func (e *Engine) decide(k object.Key, m *mesh, sums *sums) Told {
 	t := Told{Key: k, UID: m.uid, Generation: m.generation, Condition: metav1.Condition{Type: configv1.MeshConfigTelemetryDelivered}}
 	if !m.exports || len(m.scopes) == 0 {
 		t.Absent, m.seen = true, false
@@ -271,17 +270,14 @@ func (e *Engine) decide(k object.Key, m *mesh) Told {
 	set := func(s metav1.ConditionStatus, reason, message string) {
 		t.Condition.Status, t.Condition.Reason, t.Condition.Message = s, reason, message
 	}
-	var of tally
-	for _, s := range m.scopes {
-		of = of.plus(e.tallies[s])
-	}
+	of := sums.of(m.scopes)
 	switch known := len(of.failing)+of.arriving > 0; {
 	case e.fault != (fault{}):
 		m.seen = false
 		set(metav1.ConditionFalse, e.fault.reason, e.fault.text)
 	case len(of.failing) > 0:
 		m.seen = true
-		set(metav1.ConditionFalse, of.reason(), of.message(e.c.Collector.Address))
+		set(metav1.ConditionFalse, of.reason, of.message)
 	case known:
 		m.seen = true
 		set(metav1.ConditionTrue, configv1.MeshConfigReasonDelivered, "what proxies send to "+e.c.Collector.Address+" arrives")

@@ -258,6 +258,55 @@ func TestWhatAllSayAtOnceIsToldOnce(t *testing.T) {
 	})
 }
 
+// What is told of an object that goes meanwhile is not told after it is forgotten: nothing would
+// ever take it back.
+func TestNothingIsToldOfWhatIsForgotten(t *testing.T) {
+	var e *Engine
+	told, forgotten := 0, 0
+	locked := func() {
+		if e.mu.TryLock() {
+			e.mu.Unlock()
+			t.Error("another may come between what is decided and what is told")
+		}
+	}
+	e, err := New(Config{
+		Collector: Collector{Address: address}, Proxies: &proxies{},
+		Tell:   func(Told) { locked(); told++ },
+		Forget: func(object.Key) { locked(); forgotten++ },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Update([]routing.Status{meshOf("cart", true, scope.SharedPool())})
+	e.pass(time.Now())
+	e.Update([]routing.Status{{Key: key("cart")}})
+	e.pass(time.Now())
+	if told != 1 || forgotten != 1 {
+		t.Errorf("told %d, forgotten %d", told, forgotten)
+	}
+}
+
+// What it takes to look at a collector that is gone, of as many MeshConfigs as a cluster may have.
+func BenchmarkACollectorThatIsGone(b *testing.B) {
+	of := &proxies{}
+	e, err := New(Config{Collector: Collector{Address: address}, Proxies: of, Tell: func(Told) {}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	var all []routing.Status
+	for i := range 2000 {
+		all = append(all, meshOf(fmt.Sprintf("n%04d", i), true, scope.SharedPool()))
+	}
+	e.Update(all)
+	for i := range 1000 {
+		of.list = append(of.list, proxy(scope.SharedPool(), fmt.Sprintf("p%03d", i), down))
+	}
+	for i := range b.N {
+		of.list[0].Status.Checks[0].Since = time.Unix(int64(i), 0)
+		e.pass(time.Now())
+	}
+}
+
 func TestMostSayWhatTheReasonIs(t *testing.T) {
 	shared := scope.SharedPool()
 	_, all := count([]fleet.Proxy{
