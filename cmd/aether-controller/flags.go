@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/labels"
 
 	cakube "aether.io/aether/internal/ca/kube"
 	"aether.io/aether/internal/meshconfig"
@@ -20,6 +21,7 @@ import (
 	"aether.io/aether/internal/provision"
 	"aether.io/aether/internal/routing"
 	sourcekube "aether.io/aether/internal/source/kube"
+	"aether.io/aether/internal/spiffeid"
 	"aether.io/aether/internal/webhook"
 )
 
@@ -201,6 +203,14 @@ func (f *flags) check() error {
 	memory, err := resource.ParseQuantity(f.sharedMemory)
 	refuse(err != nil || memory.Sign() < 0, "--shared-proxy-memory %q is no quantity of memory", f.sharedMemory)
 	f.sharedBytes = memory.Value()
+	domain, err := spiffeid.ParseTrustDomain(f.trustDomain)
+	refuse(err != nil, "--discovery-trust-domain: %w", err)
+	if err == nil {
+		_, err = spiffeid.Controller(domain, f.releaseNamespace)
+		refuse(err != nil, "--release-namespace: %w", err)
+	}
+	_, err = labels.ConvertSelectorToLabelsMap(f.proxySelector)
+	refuse(err != nil, "--shared-proxy-selector: %w", err)
 	refuse(net.ParseIP(f.bind) == nil, "--bind %q is not an IP address", f.bind)
 	refuse(f.portOffset > 65534, "--port-offset %d is not in 0..65534", f.portOffset)
 	refuse(f.caLifetime <= 0, "--discovery-ca-lifetime %s is not positive", f.caLifetime)

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -35,28 +34,8 @@ func main() {
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "aether-controller:", err)
-		os.Exit(exitCode(err))
+		os.Exit(run.ExitCode(err))
 	}
-}
-
-// usageError is one that is in the flags or in the environment.
-type usageError struct{ error }
-
-// Unwrap has the error itself found.
-func (e usageError) Unwrap() error { return e.error }
-
-func usage(err error) error {
-	if err == nil {
-		return nil
-	}
-	return usageError{err}
-}
-
-func exitCode(err error) int {
-	if errors.As(err, &usageError{}) {
-		return run.ExitUsage
-	}
-	return 1
 }
 
 func root() *cobra.Command {
@@ -64,16 +43,17 @@ func root() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:           "aether-controller",
 		Short:         "Aether's control plane",
+		Long:          "Aether's control plane.\n\nExit status: 64 if flags or environment are not right, 1 if it could not do its work.",
 		Version:       version.Get().String(),
-		Args:          func(cmd *cobra.Command, args []string) error { return usage(cobra.NoArgs(cmd, args)) },
+		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.environment(os.LookupEnv, cmd.Flags()); err != nil {
-				return usage(err)
+				return err
 			}
 			if err := f.check(); err != nil {
-				return usage(err)
+				return err
 			}
 			level := slog.LevelInfo
 			if f.debug {
@@ -83,14 +63,13 @@ func root() *cobra.Command {
 			metrics := prometheus.NewRegistry()
 			exports, err := telemetry.New(f.telemetry(metrics, slog.New(beside)))
 			if err != nil {
-				return err
+				return run.Failed(err)
 			}
-			return exports.Around(cmd.Context(), beside, level, func(ctx context.Context, log *slog.Logger) error {
+			return run.Failed(exports.Around(cmd.Context(), beside, level, func(ctx context.Context, log *slog.Logger) error {
 				return serve(ctx, f, log, metrics, exports)
-			})
+			}))
 		},
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
 	f.register(cmd)
 	return cmd
 }

@@ -8,12 +8,14 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	gospiffeid "github.com/spiffe/go-spiffe/v2/spiffeid"
 
 	"aether.io/aether/internal/drain"
 	"aether.io/aether/internal/envoy"
 	"aether.io/aether/internal/otlpflag"
 	"aether.io/aether/internal/port"
 	"aether.io/aether/internal/scope"
+	"aether.io/aether/internal/spiffeid"
 )
 
 // flags are the settings of one proxy. Where it finds the controller, and who that must
@@ -88,6 +90,15 @@ func (f *flags) check() error {
 	}
 	if f.drain.Delay < 0 || f.drain.Timeout <= f.drain.Delay {
 		errs = append(errs, fmt.Errorf("--drain-timeout %s is not longer than --drain-delay %s", f.drain.Timeout, f.drain.Delay))
+	}
+	if _, err := f.subscription(); err != nil {
+		errs = append(errs, err)
+	}
+	if _, err := spiffeid.ParseTrustDomain(f.trustDomain); err != nil {
+		errs = append(errs, fmt.Errorf("--discovery-trust-domain: %w", err))
+	}
+	if _, err := gospiffeid.FromString(f.serverID); err != nil {
+		errs = append(errs, fmt.Errorf("--discovery-server-id: %w", err))
 	}
 	if f.otlpDiscovered {
 		f.otlp.Authorities = envoy.CollectorName

@@ -17,6 +17,7 @@ import (
 
 	"aether.io/aether/internal/drain"
 	"aether.io/aether/internal/logkey"
+	"aether.io/aether/internal/run"
 	"aether.io/aether/internal/telemetry"
 	"aether.io/aether/internal/version"
 )
@@ -27,7 +28,7 @@ func main() {
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "aether-proxy:", err)
-		os.Exit(1)
+		os.Exit(run.ExitCode(err))
 	}
 }
 
@@ -36,6 +37,7 @@ func root() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:           "aether-proxy",
 		Short:         "Discovery client and local xDS server of one Envoy",
+		Long:          "Discovery client and local xDS server of one Envoy.\n\nExit status: 64 if flags are not right, 1 if it could not do its work.",
 		Version:       version.Get().String(),
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
@@ -52,11 +54,11 @@ func root() *cobra.Command {
 			metrics := prometheus.NewRegistry()
 			exports, err := telemetry.New(f.telemetry(metrics, slog.New(beside)))
 			if err != nil {
-				return err
+				return run.Failed(err)
 			}
-			return exports.Around(cmd.Context(), beside, level, func(ctx context.Context, log *slog.Logger) error {
+			return run.Failed(exports.Around(cmd.Context(), beside, level, func(ctx context.Context, log *slog.Logger) error {
 				return serve(ctx, f, log, metrics, exports)
-			})
+			}))
 		},
 	}
 	f.register(cmd)
@@ -76,7 +78,7 @@ func drainCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			return drain.Ask(ctx, socket)
+			return run.Failed(drain.Ask(ctx, socket))
 		},
 	}
 	cmd.Flags().StringVar(&socket, "drain-socket", "", "the running proxy's --drain-socket (required)")

@@ -15,10 +15,6 @@ import (
 	"aether.io/aether/internal/logkey"
 )
 
-// ExitUsage is the exit code of a process that was started wrongly and will do no better if it is
-// started again: EX_USAGE of sysexits.h. A panic of Go's has 2.
-const ExitUsage = 64
-
 // Part is one long-lived activity of a process.
 type Part struct {
 	Name string
