@@ -40,6 +40,9 @@ func TestStatusPicksObjectsAsPeopleNameThem(t *testing.T) {
 		"httproute -n c":         "no httproute in namespace c has a status; there are a/shop, b/lost, b/new, b/shop",
 		"HTTPRoute/default/shop": "no HTTPRoute default/shop has a status; there are a/shop, b/lost, b/new, b/shop",
 		"Service":                "no object of kind Service has a status; of these some have: Gateway, GatewayClass, HTTPRoute",
+		"httproutte":             "there is no kind httproutte; did you mean HTTPRoute? Of these some have a status: Gateway, GatewayClass, HTTPRoute",
+		"Collector":              "nothing called Collector has a status, or is known to be wrong; of these some have a status: Gateway, GatewayClass, HTTPRoute",
+		"-n B":                   `-n: "B" is not the name of a namespace; did you mean b?`,
 		"httproute a/shop -n b":  "httproute a/shop is in another namespace than -n b",
 	} {
 		t.Run(typed, func(t *testing.T) {
@@ -75,6 +78,7 @@ func TestUsageErrorsSayWhatToDo(t *testing.T) {
 		"get proxies --dir " + empty:           `aetherctl standalone ` + empty,
 		"get processes --dir " + empty:         `aetherctl standalone ` + empty,
 		"status --dir a --state-dir b":         "give one",
+		"get gateways":                         `of objects there is "aetherctl status gateways"`,
 		"status -o yaml":                       "there is json",
 		"status a b c":                         "Name a kind",
 		"config dif mesh.yaml":                 `unknown command "dif" for "aetherctl config"; did you mean diff?`,
@@ -216,5 +220,41 @@ func TestAMisspeltSubcommandIsNoCheckThatFoundNothing(t *testing.T) {
 		if err == nil || exitStatus(ran, err) != 2 {
 			t.Errorf("%s: got %v and status %d, want an error and 2", args, err, exitStatus(ran, err))
 		}
+	}
+}
+
+// What is wrong may be with what is no object.
+func TestTheStatusOfWhatHasNoneIsWhatIsWrongWithIt(t *testing.T) {
+	all := findings{
+		settled:  true,
+		docs:     []inspect.StatusDocument{{Kind: "GatewayClass", Name: "coxswain"}},
+		problems: []problem{{Object: "Collector/otel.example:4317", Message: "nothing arrives", Severity: "Warning"}},
+	}
+	for args, want := range map[string]string{
+		"Collector":                   "\n1 to look at:\n  Collector/otel.example:4317: nothing arrives\n",
+		"collector":                   "\n1 to look at:\n  Collector/otel.example:4317: nothing arrives\n",
+		"Collector/otel.example:4317": "\n# 1 to look at:\n#   Collector/otel.example:4317: nothing arrives\n",
+	} {
+		q, err := ask(strings.Fields(args), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, err := all.pick(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b bytes.Buffer
+		if err := found.print(&b, "", q); err != nil || b.String() != want {
+			t.Errorf("%s: got %q and %v, want %q", args, b.String(), err, want)
+		}
+	}
+	var b bytes.Buffer
+	q := query{namespace: "shop"}
+	found, err := all.pick(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := found.print(&b, "", q); err != nil || b.String() != "no object of namespace shop has a status\n" {
+		t.Errorf("got %q and %v", b.String(), err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -41,7 +42,15 @@ Whom it asks is told by "aetherctl status --help".`,
 		Example: `  aetherctl config get
   aetherctl config get shop --effective
   aetherctl config get --effective -o json`,
-		Args: cobra.MaximumNArgs(1),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := cobra.MaximumNArgs(1)(cmd, args); err != nil || len(args) == 0 {
+				return err
+			}
+			if namespace, _, more := strings.Cut(args[0], "/"); more {
+				return fmt.Errorf("%s is more than a namespace, of which each has one MeshConfig at most: aetherctl config get %s", args[0], strings.ToLower(namespace))
+			}
+			return checkNamespace(args[0])
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			asYAML := t.output == "yaml"
 			if !asYAML && checkOutput(t.output) != nil {
@@ -74,7 +83,7 @@ Whom it asks is told by "aetherctl status --help".`,
 			case t.output == "json":
 				return printJSON(cmd.OutOrStdout(), values)
 			}
-			return printValues(cmd.OutOrStdout(), values)
+			return live.print(cmd.OutOrStdout(), namespaces, values)
 		},
 	}
 	t.flags(cmd)
@@ -173,9 +182,15 @@ func (l *meshLive) values(namespaces []string, effective bool) []meshValue {
 	return out
 }
 
-func printValues(w io.Writer, values []meshValue) error {
+func (l *meshLive) print(w io.Writer, namespaces []string, values []meshValue) error {
 	if len(values) == 0 {
-		_, err := fmt.Fprintln(w, "no MeshConfig sets anything here: --effective shows what is inherited")
+		text := "no MeshConfig sets anything"
+		if others := slices.Sorted(maps.Keys(l.objects)); len(namespaces) == 1 && l.objects[namespaces[0]] == nil && len(others) > 0 {
+			text = fmt.Sprintf("namespace %s has no MeshConfig; these have one: %s", namespaces[0], strings.Join(few(others), ", "))
+		} else if len(namespaces) == 1 {
+			text += " in namespace " + namespaces[0]
+		}
+		_, err := fmt.Fprintln(w, text+". --effective shows what is inherited")
 		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)

@@ -82,7 +82,7 @@ blog       proxy.tracingEnabled              false  system (otel.enabled and ote
 blog       proxy.traceSampleRate             0.1    system (otel.traceSampleRate)
 blog       proxy.emitStatsPod                false  default
 `,
-		"blog": "no MeshConfig sets anything here: --effective shows what is inherited\n",
+		"blog": "namespace blog has no MeshConfig; these have one: aether-system, shop. --effective shows what is inherited\n",
 		"shop -o yaml": `- field: proxy.accessLogSuccessSampleRate
   from: shop/default
   namespace: shop
@@ -182,5 +182,19 @@ func TestConfigDiffReadsFilesAndTellsUnknownFields(t *testing.T) {
 	}
 	if want := file + ":4: spec.proxy.traceSampleRat: is not known"; !strings.Contains(complaints.String(), want) {
 		t.Errorf("it complains of %q, want %q", complaints.String(), want)
+	}
+}
+
+func TestConfigGetRefusesWhatIsNoNamespace(t *testing.T) {
+	for arg, want := range map[string]string{
+		"Shop":         `"Shop" is not the name of a namespace; did you mean shop?`,
+		"Shop/default": "aetherctl config get shop",
+		"shop_1":       `"shop_1" is not the name of a namespace`,
+	} {
+		cmd := root()
+		cmd.SetArgs([]string{"config", "get", arg, "--state-dir", t.TempDir()})
+		if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", arg, err, want)
+		}
 	}
 }

@@ -8,8 +8,12 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/validation"
+
 	"aether.io/aether/internal/fleet"
 	"aether.io/aether/internal/inspect"
+	"aether.io/aether/internal/object"
+	"aether.io/aether/internal/spelling"
 	"aether.io/aether/internal/standalone/view"
 )
 
@@ -104,6 +108,11 @@ type query struct{ kind, namespace, name string }
 // or Kind/namespace/name as tables print it.
 func ask(args []string, namespace string) (query, error) {
 	q := query{namespace: namespace}
+	if namespace != "" {
+		if err := checkNamespace(namespace); err != nil {
+			return q, fmt.Errorf("-n: %w", err)
+		}
+	}
 	switch len(args) {
 	case 0:
 		return q, nil
@@ -119,6 +128,18 @@ func ask(args []string, namespace string) (query, error) {
 		q.namespace, q.name = ns, name
 	}
 	return q, nil
+}
+
+// checkNamespace refuses what no namespace can be called.
+func checkNamespace(name string) error {
+	if len(validation.ValidateNamespaceName(name, false)) == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("%q is not the name of a namespace", name)
+	if lower := strings.ToLower(name); len(validation.ValidateNamespaceName(lower, false)) == 0 {
+		text += "; did you mean " + lower + "?"
+	}
+	return errors.New(text)
 }
 
 func (q query) has(object string) bool {
@@ -191,16 +212,37 @@ func (q query) nothing(objects []string) error {
 		return errors.New("no object has a status")
 	}
 	if len(names) == 0 {
-		return fmt.Errorf("no object of kind %s has a status; of these some have: %s", q.kind, strings.Join(kinds, ", "))
+		return q.noKind(kinds)
 	}
-	if more := len(names) - mostOffered; more > 0 {
-		names = append(names[:mostOffered], fmt.Sprintf("%d more", more))
-	}
+	names = few(names)
 	want := strings.Trim(q.namespace+"/"+q.name, "/")
 	if q.name == "" {
 		want = "in namespace " + q.namespace
 	}
 	return fmt.Errorf("no %s %s has a status; there are %s", q.kind, want, strings.Join(names, ", "))
+}
+
+// noKind says that nothing is known of objects of that kind, and of what kinds something is.
+func (q query) noKind(kinds []string) error {
+	some := strings.Join(kinds, ", ")
+	var known []string
+	for _, k := range object.Kinds() {
+		if known = append(known, string(k)); sameKind(string(k), q.kind) {
+			return fmt.Errorf("no object of kind %s has a status; of these some have: %s", q.kind, some)
+		}
+	}
+	if like, near := spelling.Nearest(q.kind, known); near {
+		return fmt.Errorf("there is no kind %s; did you mean %s? Of these some have a status: %s", q.kind, like, some)
+	}
+	return fmt.Errorf("nothing called %s has a status, or is known to be wrong; of these some have a status: %s", q.kind, some)
+}
+
+// few is what of a list is named.
+func few(list []string) []string {
+	if more := len(list) - mostOffered; more > 0 {
+		return append(slices.Clone(list[:mostOffered]), fmt.Sprintf("%d more", more))
+	}
+	return list
 }
 
 // shortNames are what the definitions let people type for a kind.

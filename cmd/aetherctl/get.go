@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -15,6 +17,7 @@ import (
 
 	"aether.io/aether/internal/fleet"
 	"aether.io/aether/internal/inspect"
+	"aether.io/aether/internal/object"
 )
 
 func getCommand() *cobra.Command {
@@ -42,7 +45,7 @@ content, ORIGIN the objects that it comes from.`,
 				return nil
 			}
 			if len(args) == 1 {
-				return fmt.Errorf("get %s? There are %s", args[0], strings.Join(getable(), ", "))
+				return whatInstead(args[0])
 			}
 			return fmt.Errorf("get what? One of %s", strings.Join(getable(), ", "))
 		},
@@ -67,6 +70,16 @@ content, ORIGIN the objects that it comes from.`,
 	}
 	t.flags(cmd)
 	return cmd
+}
+
+// whatInstead says what there is to get, and what shows objects.
+func whatInstead(typed string) error {
+	text := fmt.Sprintf("get %s? There are %s", typed, strings.Join(getable(), ", "))
+	kind, _, _ := strings.Cut(typed, "/")
+	if slices.ContainsFunc(object.Kinds(), func(k object.Kind) bool { return sameKind(string(k), kind) }) {
+		text += "; of objects there is \"aetherctl status " + typed + "\""
+	}
+	return errors.New(text)
 }
 
 func getable() []string { return []string{"processes", "proxies", "resources", "identity"} }

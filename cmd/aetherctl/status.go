@@ -85,7 +85,7 @@ func (f findings) print(w io.Writer, output string, q query) error {
 		return printJSON(w, append([]inspect.StatusDocument{}, f.docs...))
 	}
 	if q.name == "" {
-		f.printStatuses(w)
+		f.printStatuses(w, q)
 		printList(w, "", "to look at", f.toLookAt())
 		printList(w, "", "not read, which Aether has no use for", f.unread())
 		return nil
@@ -111,9 +111,15 @@ type problem struct {
 // ignored is the severity of a document that is none of ours (source.Ignored).
 const ignored = "Ignored"
 
-func (f findings) printStatuses(w io.Writer) {
+func (f findings) printStatuses(w io.Writer, q query) {
 	if len(f.docs)+len(f.idle) == 0 {
-		fmt.Fprintln(w, "no object has a status: there is no GatewayClass of ours, and no MeshConfig")
+		switch {
+		case q.kind != "": // there is something wrong, which is told below
+		case q.namespace != "":
+			fmt.Fprintln(w, "no object of namespace "+q.namespace+" has a status")
+		default:
+			fmt.Fprintln(w, "no object has a status: there is no GatewayClass of ours, and no MeshConfig")
+		}
 		return
 	}
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
