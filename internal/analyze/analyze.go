@@ -18,7 +18,9 @@ import (
 	"aether.io/aether/internal/analyze/code"
 	"aether.io/aether/internal/meshconfig"
 	"aether.io/aether/internal/object"
+	"aether.io/aether/internal/resource"
 	"aether.io/aether/internal/routing"
+	"aether.io/aether/internal/scope"
 )
 
 // Config is what an analysis must know beside the objects.
@@ -104,7 +106,14 @@ type analysis struct {
 	refs     []reference                  // of all that are written
 	graph    *routing.Graph
 	statuses map[object.Key]routing.Status
+	tables   map[placed]*resource.Resource // the routes that proxies would have
 	findings []Finding
+}
+
+// placed is a resource of the proxies of one scope.
+type placed struct {
+	in   scope.Scope
+	name resource.Name
 }
 
 // take takes a document in and tells what was found when it was read.

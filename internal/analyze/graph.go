@@ -10,7 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"aether.io/aether/internal/envoy"
 	"aether.io/aether/internal/object"
+	"aether.io/aether/internal/resource"
 	"aether.io/aether/internal/routing"
 	"aether.io/aether/internal/routing/front"
 	"aether.io/aether/internal/routing/key"
@@ -39,7 +41,7 @@ func (a *analysis) route() error {
 	if err != nil {
 		return fmt.Errorf("make a routing graph: %w", err)
 	}
-	a.graph, a.statuses = graph, map[object.Key]routing.Status{}
+	a.graph, a.statuses, a.tables = graph, map[object.Key]routing.Status{}, map[placed]*resource.Resource{}
 	changes := make([]object.Change, 0, len(a.objects))
 	for _, k := range slices.SortedFunc(maps.Keys(a.objects), object.Key.Compare) {
 		changes = append(changes, object.Change{Key: k, Object: a.objects[k]})
@@ -57,6 +59,16 @@ func (a *analysis) route() error {
 // apply has the graph take changes in, and takes over what comes out.
 func (a *analysis) apply(changes []object.Change) routing.Delta {
 	d := a.graph.Apply(changes)
+	for in, w := range d.Worlds {
+		for _, r := range w.Changed {
+			if r.TypeURL == envoy.ScopedRouteType {
+				a.tables[placed{in, r.Name}] = r
+			}
+		}
+		for _, n := range w.Removed {
+			delete(a.tables, placed{in, n})
+		}
+	}
 	for _, s := range d.Statuses {
 		if s.Value == nil {
 			delete(a.statuses, s.Key)

@@ -39,6 +39,7 @@ func (a *analysis) lint() {
 		}
 	}
 	a.lintCertificates()
+	a.shadows()
 }
 
 // sees reports whether every object of these kinds is given.

@@ -10,6 +10,7 @@ import (
 const (
 	Nowhere      ID = "AET2006"
 	Isolated     ID = "AET2007"
+	Shadowed     ID = "AET2009"
 	NoPermission ID = "AET2102"
 	NoWeight     ID = "AET2108"
 )
@@ -69,6 +70,11 @@ func routes() []Code {
 			Meaning: "The routes of a namespace may take a part of each shared proxy's memory, so that none takes the proxies from all others. With the older routes of its namespace this one takes more: it is not served, as if it were not there. What an analysis goes by is the default.",
 			Mend:    "Use fewer hostnames, matches, regular expressions, backends and authorities of backends; delete routes that are not needed; attach the route to a Gateway with proxies of its own (mode: Dedicated); or have the installation's sharedProxy.memoryPerNamespace raised.",
 			From:    []Condition{{route, accepted, "TooMuchForSharedProxies"}},
+		},
+		{
+			ID: Shadowed, Severity: Warning, Title: "a match gets no request, since an equal one is tried first",
+			Meaning: "Of matches that ask the same of a request for the same host the one of the older HTTPRoute is tried first, then the one of the first by namespace and name, then the first in the route. The others get no request there, though their route is accepted and programmed: no condition of the Gateway API says this.",
+			Mend:    "Take one of them out, or make them differ: by path, method, header, query parameter or hostname. To divide requests give one rule both backends, with weights.",
 		},
 		{
 			ID: "AET2101", Severity: Error, Title: "a backend does not exist",
