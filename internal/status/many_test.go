@@ -460,7 +460,7 @@ func (s *still) Write(context.Context, status.Document) (bool, error) { return t
 
 func (s *still) Remove(context.Context, object.Key, types.UID) error { return nil }
 
-// What a proxy's answer, a pod that joins, and an edit that all inherit cost, by how many
+// What a proxy's answer, a pod that joins, an edit, and one that all inherit cost, by how many
 // MeshConfigs and proxies there are. One proxy is behind while answers come, so that they count.
 func BenchmarkManyMeshConfigs(b *testing.B) {
 	for _, configs := range []int{10, 100, 2000} {
@@ -475,7 +475,7 @@ func BenchmarkManyMeshConfigs(b *testing.B) {
 				b.Fatal(err)
 			}
 			step := func() {
-				now = now.Add(2 * time.Second)
+				now = now.Add(time.Second)
 				e.Step(b.Context())
 			}
 			name := fmt.Sprintf("configs=%d/proxies=%d", configs, proxies)
@@ -498,6 +498,18 @@ func BenchmarkManyMeshConfigs(b *testing.B) {
 					step()
 					s.members = s.members[:proxies]
 					e.Pulse()
+					step()
+				}
+			})
+			b.Run(name+"/edit-one", func(b *testing.B) {
+				for i := range b.N {
+					s.position++
+					edited := mesh(int64(2+i), i)
+					edited.Key.Namespace = "n0007"
+					e.Update([]routing.Status{edited})
+					for j := range s.members {
+						s.members[j].Reached = s.position
+					}
 					step()
 				}
 			})
