@@ -85,7 +85,7 @@ func (f *front) forward(ctx context.Context, in net.Conn) {
 // beside is a rig on the same API server for another proxy.
 func (r *rig) beside(stream, boot int) *rig {
 	r.Helper()
-	dir, err := os.MkdirTemp("", "ak") //nolint:usetesting // short: sockets are in it
+	dir, err := os.MkdirTemp("", "ak") // short: sockets are in it
 	if err != nil {
 		r.Fatal(err)
 	}
