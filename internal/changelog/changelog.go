@@ -23,6 +23,10 @@ import (
 // Patience is how long an entry is kept open for proxies that do not answer.
 const Patience = 10 * time.Second
 
+// lull is the least time from one look at proxies to the next. What many answer one after the
+// other is looked at once.
+const lull = 20 * time.Millisecond
+
 // maxOpen bounds the entries that wait for proxies; the oldest is closed to make room.
 const maxOpen = 256
 
@@ -164,8 +168,9 @@ func (l *Log) guilty(objects []string) []string {
 func (l *Log) Run(ctx context.Context) error {
 	events, stop := l.progress.Observe()
 	defer stop()
-	tick := time.NewTicker(time.Second) // for entries nobody answers
-	defer tick.Stop()
+	look := time.NewTimer(time.Second)
+	defer look.Stop()
+	var next time.Time // not before; of the clock that timers go by
 	// Exits: ctx is done.
 	for {
 		select {
@@ -173,9 +178,16 @@ func (l *Log) Run(ctx context.Context) error {
 			return ctx.Err()
 		case <-events:
 		case <-l.wake:
-		case <-tick.C:
+		case <-look.C:
+			next = time.Time{}
+		}
+		if wait := time.Until(next); wait > 0 {
+			look.Reset(wait)
+			continue
 		}
 		l.settle()
+		next = time.Now().Add(lull)
+		look.Reset(time.Second) // for entries nobody answers
 	}
 }
 
@@ -190,6 +202,9 @@ func (l *Log) settle() {
 			in := l.progress.Standing(s, t.position, t.names)
 			of.Connected, of.Reached, of.Running = of.Connected+in.Connected, of.Reached+in.Reached, of.Running+in.Running
 			of.Refused, of.Differed = append(of.Refused, in.Refused...), max(of.Differed, in.Differed)
+			if in.At.After(of.At) {
+				of.At = in.At
+			}
 		}
 		e := o.Entry
 		e.State = l.state(of, now.Sub(e.At) >= Patience)
@@ -198,7 +213,7 @@ func (l *Log) settle() {
 		}
 		e.Proxies = of.Running
 		if e.State == Live {
-			e.LiveAfter = now.Sub(e.At)
+			e.LiveAfter = liveAt(of, e.At, now).Sub(e.At)
 			if e.Quarantined = l.guilty(e.Objects); len(e.Quarantined) > 0 {
 				e.State = Quarantined
 			}
@@ -214,6 +229,14 @@ func (l *Log) settle() {
 		l.close(e)
 		return true
 	})
+}
+
+// liveAt is when the last proxy came to run what was changed: it is found out a little later.
+func liveAt(of fleet.Standing, changed, now time.Time) time.Time {
+	if of.At.Before(changed) || of.At.After(now) {
+		return now // they ran it already, or clocks were set
+	}
+	return of.At
 }
 
 // state is what has become of a batch, empty as long as that is open.

@@ -45,6 +45,7 @@ func (p *proxies) Observe() (events <-chan struct{}, stop func()) { return p.eve
 func (p *proxies) set(at fleet.Standing) {
 	p.mu.Lock()
 	p.at = at
+	p.at.At = time.Now()
 	p.mu.Unlock()
 	p.events <- struct{}{}
 }

@@ -98,6 +98,18 @@ type Refused struct {
 	resource.Refusal
 }
 
+// Reported is what all proxies together have told, boiled down to what is done about it.
+type Reported struct {
+	Refused  []Objection // each resource once however many proxies refuse it, sorted by scope and name
+	Bindings uint64      // grows whenever a proxy has bound other ports than it had
+}
+
+// Objection is what a proxy of a scope refuses of what the scope has now.
+type Objection struct {
+	Scope scope.Scope
+	resource.Refusal
+}
+
 // Laggard is a proxy that is behind, and since when.
 type Laggard struct {
 	Proxy  string

@@ -1,6 +1,10 @@
 package fleet
 
-import "aether.io/aether/internal/resource"
+import (
+	"time"
+
+	"aether.io/aether/internal/resource"
+)
 
 // Standing is how far the connected proxies of a scope have come with a change.
 type Standing struct {
@@ -9,4 +13,5 @@ type Standing struct {
 	Running   int             // of those that have reached it, how many run the present content of what was asked about
 	Refused   []resource.Name // of what was asked about, what some proxy refuses in its present content; sorted
 	Differed  int             // resources by which the world differed most from what a proxy held when it connected
+	At        time.Time       // when the newest answer came of those that were looked at; zero: there was none
 }

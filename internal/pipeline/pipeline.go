@@ -45,7 +45,8 @@ type World interface {
 	Publish(deltas map[scope.Scope]resource.Delta, mark watermark.Mark)
 	SetSynced()
 	Verdict(s scope.Scope, names []resource.Name, port uint32) fleet.Verdict
-	Proxies() []fleet.Proxy
+	// Reported costs next to nothing while nobody refuses anything.
+	Reported() fleet.Reported
 	Observe() (events <-chan struct{}, stop func())
 }
 
@@ -119,7 +120,7 @@ type Pipeline struct {
 	current map[scope.Scope]map[resource.Name]*resource.Resource
 	copies  map[scope.Scope]*resource.Resource   // of the resource on trial; in no other map
 	refused map[resource.Name]bool               // for good, as of the last pulse
-	ports   map[string][]uint32                  // bound ports of each proxy, as of the last pulse
+	bound   uint64                               // the World's bindings, as of the last pulse
 	guilty  map[object.Key]string                // what is in quarantine, and why
 	kept    map[object.Key]quarantine.Conviction // what the store has, or is about to be given
 	known   bool                                 // what the store had is in kept
@@ -143,7 +144,7 @@ func New(c Config) (*Pipeline, error) {
 	}
 	p := &Pipeline{
 		c: c, unsaved: make(chan struct{}, 1), objects: map[object.Key]object.Object{},
-		current: map[scope.Scope]map[resource.Name]*resource.Resource{}, refused: map[resource.Name]bool{}, ports: map[string][]uint32{}, guilty: map[object.Key]string{},
+		current: map[scope.Scope]map[resource.Name]*resource.Resource{}, refused: map[resource.Name]bool{}, guilty: map[object.Key]string{},
 	}
 	p.court = quarantine.New(func(k object.Key) object.Object { return p.objects[k] })
 	return p, nil
@@ -397,11 +398,9 @@ func (p *Pipeline) observe() {
 
 // noteRefused tells the court of what is refused.
 func (p *Pipeline) noteRefused() {
-	for _, proxy := range p.c.World.Proxies() {
-		for _, r := range proxy.Refused {
-			if cur := p.current[proxy.Scope][r.Name]; cur != nil && cur.Hash == r.Hash {
-				p.court.Refused(cur)
-			}
+	for _, r := range p.c.World.Reported().Refused {
+		if cur := p.current[r.Scope][r.Name]; cur != nil && cur.Hash == r.Hash {
+			p.court.Refused(cur)
 		}
 	}
 }
@@ -445,16 +444,12 @@ func sentence(v quarantine.Conviction) string {
 // noteProxies compares proxies with the last pulse and tells what differs. What is
 // refused while its cause is searched for is not told: of most that is in it, it is not true.
 func (p *Pipeline) noteProxies() {
-	refused, ports, rebound := map[resource.Name]bool{}, map[string][]uint32{}, false
-	for _, proxy := range p.c.World.Proxies() {
-		for _, r := range proxy.Refused {
-			cur := p.current[proxy.Scope][r.Name]
-			if cur != nil && cur.Hash == r.Hash && !p.court.Searches(r.Name) { // else it has been superseded
-				refused[r.Name] = true
-			}
+	reported, refused := p.c.World.Reported(), map[resource.Name]bool{}
+	for _, r := range reported.Refused {
+		cur := p.current[r.Scope][r.Name]
+		if cur != nil && cur.Hash == r.Hash && !p.court.Searches(r.Name) { // else it has been superseded
+			refused[r.Name] = true
 		}
-		ports[proxy.ID] = proxy.BoundPorts
-		rebound = rebound || !slices.Equal(proxy.BoundPorts, p.ports[proxy.ID])
 	}
 	var changed []resource.Name
 	for n := range refused {
@@ -467,12 +462,13 @@ func (p *Pipeline) noteProxies() {
 			changed = append(changed, n)
 		}
 	}
-	p.refused, p.ports = refused, ports
+	p.refused = refused
 	if len(changed) > 0 {
 		p.c.Statuses.Refused(changed)
 		p.c.Recorder.Judged(p.guilty, p.refused)
 	}
-	if rebound {
+	if reported.Bindings != p.bound {
+		p.bound = reported.Bindings
 		p.c.Statuses.Rebound()
 	}
 }

@@ -40,6 +40,9 @@ func (w *World) Standing(s scope.Scope, position uint64, names []resource.Name) 
 			continue
 		}
 		out.Connected++
+		if p.answered.After(out.At) {
+			out.At = p.answered
+		}
 		out.Differed = max(out.Differed, p.differed)
 		refuses := false
 		for _, n := range names {

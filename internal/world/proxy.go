@@ -17,13 +17,14 @@ const maxDetail = 4 << 10
 // proxy is what is known of one pod in one scope, connected or not. It is guarded by
 // the World's lock.
 type proxy struct {
-	area    *area
-	peer    fleet.Peer
-	sub     *Subscription // nil: disconnected
-	since   time.Time     // of the last change between connected and not
-	acked   bool          // has answered on its present line of streams
-	seq     uint64        // the sequence that it has answered for
-	version string        // of it
+	area     *area
+	peer     fleet.Peer
+	sub      *Subscription // nil: disconnected
+	since    time.Time     // of the last change between connected and not
+	acked    bool          // has answered on its present line of streams
+	answered time.Time     // when it did so last
+	seq      uint64        // the sequence that it has answered for
+	version  string        // of it
 	// differed is how many resources its present stream's first snapshot had, and took away.
 	differed int
 	pending  map[resource.Name]time.Time
@@ -78,19 +79,30 @@ func (w *World) connect(a *area, peer fleet.Peer, have snapshot.Have) *Subscript
 
 // remind takes in the refusals that a proxy knows of, with what it said before of the same content.
 func (p *proxy) remind(refused []resource.Refusal) {
-	before := p.refused
-	p.refused = make(map[resource.Name]resource.Refusal, len(refused))
+	now := make(map[resource.Name]resource.Refusal, len(refused))
 	for _, r := range refused {
-		if b, ok := before[r.Name]; ok && b.Hash == r.Hash {
+		if b, ok := p.refused[r.Name]; ok && b.Hash == r.Hash {
 			r.Detail = b.Detail
 		}
-		p.refused[r.Name] = r
+		now[r.Name] = r
 	}
+	p.setRefused(now)
+}
+
+// setRefused replaces what the proxy refuses, and keeps the count of those who do.
+func (p *proxy) setRefused(now map[resource.Name]resource.Refusal) {
+	if len(p.refused) > 0 {
+		p.area.refuse--
+	}
+	if len(now) > 0 {
+		p.area.refuse++
+	}
+	p.refused = now
 }
 
 // answer takes in what a proxy says of the version that it was sent as of.
 func (p *proxy) answer(of sent, a snapshot.Answer, now time.Time) {
-	p.acked, p.seq, p.version = true, of.seq, of.version
+	p.acked, p.answered, p.seq, p.version = true, now, of.seq, of.version
 	pending := make(map[resource.Name]time.Time, len(a.Pending))
 	for _, n := range a.Pending {
 		if r, _ := p.area.Current(n); r == nil {
@@ -102,8 +114,7 @@ func (p *proxy) answer(of sent, a snapshot.Answer, now time.Time) {
 		}
 	}
 	p.pending = pending
-	before, denied := p.refused, make(map[resource.Name]time.Time, len(a.Refused))
-	p.refused = make(map[resource.Name]resource.Refusal, len(a.Refused))
+	refused, denied := make(map[resource.Name]resource.Refusal, len(a.Refused)), make(map[resource.Name]time.Time, len(a.Refused))
 	for _, r := range a.Refused {
 		cur, seq := p.area.Current(r.Name)
 		if cur == nil || seq > of.seq {
@@ -113,11 +124,12 @@ func (p *proxy) answer(of sent, a snapshot.Answer, now time.Time) {
 		if len(r.Detail) > maxDetail {
 			r.Detail = strings.ToValidUTF8(r.Detail[:maxDetail], "")
 		}
-		p.refused[r.Name], denied[r.Name] = r, now
-		if t, ok := p.denied[r.Name]; ok && before[r.Name].Hash == r.Hash {
+		refused[r.Name], denied[r.Name] = r, now
+		if t, ok := p.denied[r.Name]; ok && p.refused[r.Name].Hash == r.Hash {
 			denied[r.Name] = t
 		}
 	}
+	p.setRefused(refused)
 	p.denied = denied
 }
 
@@ -143,6 +155,9 @@ func (w *World) disconnect(p *proxy) {
 }
 
 func (a *area) drop(id string) {
+	if p := a.proxies[id]; p != nil {
+		p.setRefused(nil)
+	}
 	delete(a.proxies, id)
 	if i, ok := slices.BinarySearch(a.ids, id); ok {
 		a.ids = slices.Delete(a.ids, i, i+1)

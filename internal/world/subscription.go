@@ -55,8 +55,8 @@ type sent struct {
 }
 
 // Next returns what is to be sent now. If that is nothing, wait is not nil and
-// receives when it is worth asking again: nothing differs from what was sent, or the
-// last snapshot has not been answered yet. The first snapshot is returned at once
+// receives when it is worth asking again: nothing differs from what was sent, the last
+// snapshot has not been answered yet, or what differs is held (see Publish). The first snapshot is returned at once
 // even if it brings no difference.
 //
 // It returns snapshot.ErrUnknownVersion, once, if the subscriber's inventory is to be
@@ -67,7 +67,7 @@ func (s *Subscription) Next() (snap snapshot.Snapshot, wait <-chan struct{}, err
 	if err := s.gone(); err != nil {
 		return snapshot.Snapshot{}, nil, err
 	}
-	if s.flight != nil || s.mode == asked || s.settled() {
+	if s.flight != nil || s.mode == asked || s.settled() || s.held() {
 		return snapshot.Snapshot{}, s.wake, nil
 	}
 	u, ok := s.update()
@@ -98,6 +98,12 @@ func (s *Subscription) settled() bool {
 		s.w.pulse()
 	}
 	return true
+}
+
+// held reports whether what the subscriber was not sent yet waits to be released. Its first
+// snapshot never does.
+func (s *Subscription) held() bool {
+	return s.nonce != 0 && s.mode == fromBase && s.base >= s.a.released
 }
 
 // update makes the difference to be sent; ok is false if the inventory is needed for it.
@@ -184,6 +190,9 @@ func (s *Subscription) Report(ports []uint32, status fleet.Status) {
 	defer s.w.mu.Unlock()
 	if s.gone() != nil || (slices.Equal(ports, s.p.ports) && sameStatus(status, s.p.status)) {
 		return
+	}
+	if !slices.Equal(ports, s.p.ports) {
+		s.w.bindings++
 	}
 	s.p.ports, s.p.status = slices.Clone(ports), status
 	s.w.pulse()

@@ -34,6 +34,33 @@ func (w *World) Proxies() []fleet.Proxy {
 	return out
 }
 
+// Reported is what is refused of what scopes have now, and whether ports were bound. Where
+// nobody refuses anything it looks at no proxy.
+func (w *World) Reported() fleet.Reported {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := fleet.Reported{Bindings: w.bindings}
+	for s, a := range w.areas {
+		if a.refuse == 0 {
+			continue
+		}
+		known := map[resource.Name]bool{}
+		for _, id := range a.ids {
+			p := a.proxies[id]
+			for n, r := range p.refused {
+				if !known[n] && p.refuses(n) {
+					known[n] = true
+					out.Refused = append(out.Refused, fleet.Objection{Scope: s, Refusal: r})
+				}
+			}
+		}
+	}
+	slices.SortFunc(out.Refused, func(x, y fleet.Objection) int {
+		return cmp.Or(strings.Compare(x.Scope.String(), y.Scope.String()), x.Compare(y.Name))
+	})
+	return out
+}
+
 func (p *proxy) observed() fleet.Proxy {
 	a := p.area
 	out := fleet.Proxy{

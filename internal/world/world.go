@@ -35,9 +35,19 @@ type Config struct {
 	KeepMost    int              // how many of those a scope remembers, the youngest; 0: 1000
 	Tombstones  int              // how many removals a scope remembers beside as many as it has resources; 0: 1000
 	Versions    int              // how many versions a scope that was sent can be resumed from; 0: 1000
+	Rate        int              // of snapshots a second that changes make in the long run, in all scopes; 0: DefaultRate
+	Burst       int              // snapshots that changes may make at once before Rate counts; 0: as many as Rate makes in a second
+	Hold        time.Duration    // the longest that a change waits because of Rate; 0: DefaultHold
 	Now         func() time.Time // nil: time.Now
 	Log         *slog.Logger     // nil: discard
 }
+
+// The defaults of a Config. To send a snapshot and take its answer costs a controller some
+// 100 µs of a processor.
+const (
+	DefaultRate = 2000
+	DefaultHold = 100 * time.Millisecond
+)
 
 // World is every scope's resources and the proxies that subscribe to them. It is
 // safe for concurrent use, with a single publisher.
@@ -55,6 +65,8 @@ type World struct {
 	moved     chan struct{} // closed and replaced when mark or synced changes
 	areas     map[scope.Scope]*area
 	observers map[chan struct{}]struct{}
+	pace      pace
+	bindings  uint64    // how often a proxy has reported other ports than before
 	armed     time.Time // what Run sleeps for, zero if for nothing
 }
 
@@ -75,6 +87,15 @@ func New(cfg Config) *World {
 	if cfg.Versions == 0 {
 		cfg.Versions = 1000
 	}
+	if cfg.Rate == 0 {
+		cfg.Rate = DefaultRate
+	}
+	if cfg.Burst == 0 {
+		cfg.Burst = cfg.Rate
+	}
+	if cfg.Hold == 0 {
+		cfg.Hold = DefaultHold
+	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
@@ -87,6 +108,7 @@ func New(cfg Config) *World {
 		moved:     make(chan struct{}),
 		areas:     make(map[scope.Scope]*area),
 		observers: make(map[chan struct{}]struct{}),
+		pace:      newPace(cfg.Rate, cfg.Burst, cfg.Hold),
 	}
 }
 
@@ -94,6 +116,9 @@ func New(cfg Config) *World {
 // reflects. It must not be called concurrently with itself. What is equal to what
 // is there already changes nothing. A scope exists from the first time it is named,
 // be it with an empty delta; the zero scope is ignored.
+//
+// Subscribers are sent it at once, or, where changes that came before make more snapshots
+// than Rate, at most Hold later.
 func (w *World) Publish(deltas map[scope.Scope]resource.Delta, mark watermark.Mark) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -104,9 +129,7 @@ func (w *World) Publish(deltas map[scope.Scope]resource.Delta, mark watermark.Ma
 		}
 		a := w.area(s)
 		if a.Apply(d, w.seq) {
-			for sub := range a.subs {
-				sub.rouse()
-			}
+			w.release(a)
 		}
 	}
 	w.mark = mark.Clone()
@@ -139,6 +162,10 @@ type area struct {
 	subs    map[*Subscription]struct{} // those neither closed nor superseded
 	proxies map[string]*proxy          // by pod name
 	ids     []string                   // of proxies, sorted
+	refuse  int                        // of proxies, those that are known to refuse anything, be it superseded
+
+	released uint64 // up to where subscribers are to be brought; what came since waits
+	held     bool   // there is something that waits; a timer releases it
 }
 
 // area returns the scope's area, made if need be. Areas of deleted Gateways stay,

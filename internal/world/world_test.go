@@ -508,12 +508,22 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 
 func TestStandingTellsHowFarProxiesHaveCome(t *testing.T) {
 	a, b := res(t, "a", "1"), res(t, "b", "1")
-	w := synced(world.Config{}, change(a))
+	now := t0
+	answered := time.Time{} // last, by the connected one
+	w := synced(world.Config{Now: func() time.Time { return now }}, change(a))
 	s := subscribe(t, w, "p", snapshot.Have{})
 	defer s.Close()
 	subscribe(t, w, "gone", snapshot.Have{}).Close()
+	answer := func(snap snapshot.Snapshot, o resource.Outcome) {
+		t.Helper()
+		now = now.Add(time.Second)
+		answered = now
+		ack(t, s, snap, o)
+		now = now.Add(time.Second)
+	}
 	standing := func(position uint64, want fleet.Standing, of ...*resource.Resource) {
 		t.Helper()
+		want.At = answered
 		if diff := cmp.Diff(want, w.Standing(pool, position, names(of...))); diff != "" {
 			t.Errorf("of %v at %d (-want +got):\n%s", names(of...), position, diff)
 		}
@@ -521,9 +531,9 @@ func TestStandingTellsHowFarProxiesHaveCome(t *testing.T) {
 	one := w.Position(pool)
 	standing(one, fleet.Standing{Connected: 1}, a)
 	first := next(t, s)
-	ack(t, s, first, resource.Outcome{Pending: names(a)})
+	answer(first, resource.Outcome{Pending: names(a)})
 	standing(one, fleet.Standing{Connected: 1, Differed: 1}, a)
-	ack(t, s, first, resource.Outcome{})
+	answer(first, resource.Outcome{})
 	standing(one, fleet.Standing{Connected: 1, Reached: 1, Running: 1, Differed: 1}, a)
 	w.Publish(change(a), watermark.Mark{})
 	if got := w.Position(pool); got != one {
@@ -534,7 +544,7 @@ func TestStandingTellsHowFarProxiesHaveCome(t *testing.T) {
 	standing(two, fleet.Standing{Connected: 1, Differed: 1}, b)
 	standing(one, fleet.Standing{Connected: 1, Reached: 1, Running: 1, Differed: 1}, a)
 	standing(one, fleet.Standing{Connected: 1, Reached: 1, Differed: 1}, a, b)
-	ack(t, s, next(t, s), resource.Outcome{Refused: []resource.Refusal{{Name: b.Name}}})
+	answer(next(t, s), resource.Outcome{Refused: []resource.Refusal{{Name: b.Name}}})
 	standing(two, fleet.Standing{Connected: 1, Reached: 1, Refused: names(b), Differed: 1}, a, b)
 	standing(two, fleet.Standing{Connected: 1, Reached: 1, Running: 1, Differed: 1}, a)
 	w.Publish(remove(b), watermark.Mark{})
