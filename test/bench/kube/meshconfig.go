@@ -27,6 +27,11 @@ const (
 	second   = "proxy-2" // with an Envoy, beside the rig's own
 	rateKey  = "/web/80" // what the runtime key of the Gateway's rate ends in
 	settling = time.Minute
+
+	// How long after one look at the real Envoys comes the next: while each edit is timed, and in
+	// a storm, where only the last is, and where looking is to take no part of the machine.
+	closely = 2 * time.Millisecond
+	widely  = 20 * time.Millisecond
 )
 
 // fleet is what proxies were seen to run, by the rate of the edit.
@@ -73,8 +78,18 @@ func (f *fleet) take(i int, u resource.Update) {
 	}
 }
 
-// watch asks the real Envoys again and again until ctx is done.
-func (f *fleet) watch(ctx context.Context, r *rig.Rig) {
+// watched calls do while the real Envoys are asked again and again.
+func (f *fleet) watched(ctx context.Context, r *rig.Rig, every time.Duration, do func() error) error {
+	watching, stop := context.WithCancel(ctx)
+	var watcher sync.WaitGroup
+	watcher.Go(func() { f.watch(watching, r, every) })
+	defer watcher.Wait()
+	defer stop()
+	return do()
+}
+
+// watch asks the real Envoys until ctx is done.
+func (f *fleet) watch(ctx context.Context, r *rig.Rig, every time.Duration) {
 	for ctx.Err() == nil {
 		for i, name := range f.names {
 			var runtime struct {
@@ -93,7 +108,7 @@ func (f *fleet) watch(ctx context.Context, r *rig.Rig) {
 				}
 			}
 		}
-		if run.Sleep(ctx, 2*time.Millisecond) != nil {
+		if run.Sleep(ctx, every) != nil {
 			return
 		}
 	}
@@ -153,21 +168,18 @@ func MeshConfigs(ctx context.Context, r *rig.Rig, out io.Writer, simulated, edit
 	if err := r.Simulate(ctx, simulated, f.take); err != nil {
 		return err
 	}
-	watching, stop := context.WithCancel(ctx)
-	var watcher sync.WaitGroup
-	defer watcher.Wait()
-	defer stop()
-	watcher.Go(func() { f.watch(watching, r) })
-	if _, err := f.await(ctx, 100, time.Now()); err != nil {
+	if err := f.watched(ctx, r, closely, func() error {
+		if _, err := f.await(ctx, 100, time.Now()); err != nil {
+			return err
+		}
+		if _, err := told(ctx, r, simulated+2); err != nil {
+			return err
+		}
+		return oneByOne(ctx, r, out, f, edits)
+	}); err != nil {
 		return err
 	}
-	if _, err := told(ctx, r, simulated+2); err != nil {
-		return err
-	}
-	if err := oneByOne(ctx, r, out, f, edits); err != nil {
-		return err
-	}
-	return inAStorm(ctx, r, out, f, storm)
+	return f.watched(ctx, r, widely, func() error { return inAStorm(ctx, r, out, f, storm) })
 }
 
 func meshConfig(rate uint32) *configv1.MeshConfig {
@@ -311,7 +323,7 @@ func inAStorm(ctx context.Context, r *rig.Rig, out io.Writer, f *fleet, storm St
 		fmt.Fprintf(out, "  beside these %d were not taken, the last: %v\n", refused, failed)
 	}
 	fmt.Fprintf(out, "  all run the last after %s, status says so after %s\n", slices.Max(each).Round(time.Millisecond), when.Sub(at).Round(time.Millisecond))
-	fmt.Fprintf(out, "  status writes %.0f; controller: CPU %s, RSS %d MiB before, %d at half, %d after\n",
-		wrote-writes, (after.CPU - before.CPU).Round(10*time.Millisecond), before.RSS>>20, half.RSS>>20, after.RSS>>20)
+	fmt.Fprintf(out, "  status writes %.0f, snapshots to each proxy %.0f; controller: CPU %s, RSS %d MiB before, %d at half, %d after\n",
+		wrote-writes, (after.Snapshots-before.Snapshots)/float64(len(f.rate)), (after.CPU - before.CPU).Round(10*time.Millisecond), before.RSS>>20, half.RSS>>20, after.RSS>>20)
 	return nil
 }

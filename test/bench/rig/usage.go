@@ -20,6 +20,8 @@ type Usage struct {
 	RSS  int64   // bytes, now
 	Peak int64   // bytes, at most
 	Sent float64 // bytes of snapshots, to all proxies
+
+	Snapshots float64 // to all proxies
 }
 
 // Usage looks at the controller.
@@ -39,8 +41,9 @@ func (r *Rig) Usage(ctx context.Context) (Usage, error) {
 	rss, err3 := statusField(proc, "VmRSS:")
 	peak, err4 := statusField(proc, "VmHWM:")
 	sent, err5 := r.metric(ctx, "coxswain_discovery_sent_bytes_total")
+	snapshots, err6 := r.metric(ctx, "coxswain_discovery_snapshots_sent_total")
 	const tick = 10 * time.Millisecond // USER_HZ is 100 on every Linux that Go runs on
-	return Usage{CPU: time.Duration(user+system) * tick, RSS: rss, Peak: peak, Sent: sent}, errors.Join(err1, err2, err3, err4, err5)
+	return Usage{CPU: time.Duration(user+system) * tick, RSS: rss, Peak: peak, Sent: sent, Snapshots: snapshots}, errors.Join(err1, err2, err3, err4, err5, err6)
 }
 
 // StatusWrites is how many statuses the controller has tried to write.
