@@ -18,7 +18,7 @@ func (i Idle) String() string { return "spec." + i.Path + " has no effect: " + i
 // itself may still be of use to a namespace that inherits it and sets the rest.
 //
 // It says nothing of a field that repeats what is inherited: that pins the value. Nor of a
-// rate of 0: who calls may ask for a trace by itself.
+// rate of 0, which has nothing traced; tracing that is on is in vain then.
 func NoEffect(sys System, spec *configv1.MeshConfigSpec, e Effective) []Idle {
 	p := spec.GetProxy()
 	if p == nil {
@@ -37,8 +37,12 @@ func NoEffect(sys System, spec *configv1.MeshConfigSpec, e Effective) []Idle {
 			out = append(out, Idle{"proxy.traceSampleRate", nowhere})
 		}
 	}
-	if p.GetTracingEnabled() && sys.OTelEndpoint == "" {
+	switch {
+	case !p.GetTracingEnabled():
+	case sys.OTelEndpoint == "":
 		out = append(out, Idle{"proxy.tracingEnabled", nowhere})
+	case e.TraceSampleRate.Value == 0:
+		out = append(out, Idle{"proxy.tracingEnabled", "the trace rate is 0, by " + by(e.TraceSampleRate.From)})
 	}
 	return out
 }

@@ -45,6 +45,10 @@ func TestWhatHasNoEffectIsFound(t *testing.T) {
 			sys: collector, release: "{proxy: {traceSampleRate: 0.5}}", ns: "{proxy: {tracingEnabled: true}}",
 			forRelease: list{{rate, "tracing is off, by system config"}},
 		},
+		"tracing of nothing, by the object itself": {
+			sys: collector, release: "{}", ns: "{proxy: {tracingEnabled: true, traceSampleRate: 0}}", want: list{{tracing, "the trace rate is 0, by MeshConfig shop/default"}},
+		},
+		"tracing of nothing, by system config":           {sys: collector, release: "{}", ns: "{proxy: {tracingEnabled: true}}", want: list{{tracing, "the trace rate is 0, by system config"}}},
 		"traces that go nowhere":                         {sys: off, release: "{}", ns: "{proxy: {tracingEnabled: true, traceSampleRate: 0.5}}", want: list{{rate, nowhere}, {tracing, nowhere}}},
 		"no traces of the system's, without a collector": {sys: meshconfig.System{OTelEnabled: true, TraceExport: true}, release: "{}", ns: "{proxy: {traceSampleRate: 0.5}}", want: list{{rate, nowhere}}},
 	} {
@@ -70,7 +74,7 @@ func TestWhatHasNoEffectCanBeLeftOut(t *testing.T) {
 		pods         bool
 	}
 	look := func(sys meshconfig.System, e meshconfig.Effective) seen {
-		s := seen{logs: e.AccessLogs.Value, traces: e.Tracing.Value && sys.OTelEndpoint != "", pods: e.EmitStatsPod.Value}
+		s := seen{logs: e.AccessLogs.Value, traces: e.Tracing.Value && e.TraceSampleRate.Value > 0 && sys.OTelEndpoint != "", pods: e.EmitStatsPod.Value}
 		if s.logs {
 			s.success = e.AccessLogSuccessSampleRate.Value
 		}
