@@ -240,7 +240,7 @@ func (e *Engine) prepare(k object.Key, en *entry) *job {
 		en.glance, en.looked = e.glance(k, en), true
 		seen.count = e.count(en)
 	}
-	glance := en.glance
+	glance, since := en.glance, en.since
 	e.mu.Unlock()
 	if before != nil && before.UID != wanted.UID {
 		before = nil // that was another object of the name
@@ -275,7 +275,11 @@ func (e *Engine) prepare(k object.Key, en *entry) *job {
 		}
 	}
 	holdBack := open == awaited && now.Before(e.patience(en))
-	en.untold = en.untold && holdBack
+	if !holdBack {
+		if en.untold = !en.since.Equal(since); en.untold { // something came meanwhile
+			en.from = en.since
+		}
+	}
 	setMember(e.waiting, k, open != settled)
 	en.late = holdBack
 	if doc != nil && !holdBack {

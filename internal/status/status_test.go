@@ -200,6 +200,51 @@ func TestPatienceMakesTheUsualCaseOneWrite(t *testing.T) {
 	})
 }
 
+// meanwhile has something happen while an engine asks what proxies run.
+type meanwhile struct {
+	*edge
+	happens func()
+}
+
+func (m *meanwhile) Verdict(s scope.Scope, names []resource.Name, port uint32) fleet.Verdict {
+	if m.happens != nil {
+		m.happens()
+	}
+	return m.edge.Verdict(s, names, port)
+}
+
+// There is as much patience with what comes while something else is being told.
+func TestPatienceIsNotSpentOnWhatWasBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &meanwhile{edge: &edge{verdict: waiting}}
+		en, err := status.New(status.Config{Observer: m, Sink: m})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- en.Run(ctx) }()
+		en.Update([]routing.Status{routeStatus(1)})
+		pass(status.DefaultPatience - time.Millisecond)
+		m.happens = func() {
+			m.happens = nil
+			en.Update([]routing.Status{routeStatus(2)})
+		}
+		pass(status.DefaultPatience / 2)
+		if n := len(m.written); n != 1 || m.last(t).Generation != 1 {
+			t.Errorf("%d writes, want one of generation 1", n)
+		}
+		m.set(live)
+		en.Pulse()
+		lull()
+		if c := routeCondition(t, m.last(t)); len(m.written) != 2 || c.Status != metav1.ConditionTrue || c.ObservedGeneration != 2 {
+			t.Errorf("%d writes, the last %+v", len(m.written), c)
+		}
+		cancel()
+		<-done
+	})
+}
+
 func TestProxiesThatDoNotAnswerAreToldAfterPatience(t *testing.T) {
 	play(t, func(t *testing.T, e *edge, en *status.Engine) {
 		e.set(fleet.Verdict{Total: 2, Live: 1, Laggards: []fleet.Laggard{{Proxy: "slow", Reason: fleet.LagNoAck}}})

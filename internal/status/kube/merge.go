@@ -181,11 +181,12 @@ func mergeConditions(now, wanted []metav1.Condition) []metav1.Condition {
 }
 
 // keepTransitions keeps the time of a condition whose status is what it was, which an
-// earlier process or replica wrote.
+// earlier process or replica wrote. Of one whose status another has changed meanwhile, the time is
+// not before that.
 func keepTransitions(now, next []metav1.Condition) {
 	for i := range next {
 		for _, old := range now {
-			if old.Type == next[i].Type && old.Status == next[i].Status {
+			if old.Type == next[i].Type && (old.Status == next[i].Status || next[i].LastTransitionTime.Before(&old.LastTransitionTime)) {
 				next[i].LastTransitionTime = old.LastTransitionTime
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -54,6 +55,37 @@ func TestAMeshConfigThatCannotBeReadHasAStatus(t *testing.T) {
 	}
 	if len(put.Conditions) != 1 || put.Conditions[0].Reason != want.Reason {
 		t.Errorf("it has %+v", put)
+	}
+}
+
+// What another has changed since is put back later than that, whatever the time that is known here.
+func TestAConditionIsNotPutBackBeforeItWasChanged(t *testing.T) {
+	at := func(hour int) metav1.Time { return metav1.Date(2026, 1, 2, hour, 0, 0, 0, time.UTC) }
+	applied := func(s metav1.ConditionStatus, hour int) []metav1.Condition {
+		return []metav1.Condition{{Type: "Applied", Status: s, LastTransitionTime: at(hour)}}
+	}
+	for name, tt := range map[string]struct{ now, wanted, want []metav1.Condition }{
+		"another has changed it":      {applied("False", 3), applied("True", 2), applied("True", 3)},
+		"nobody has, since":           {applied("False", 3), applied("True", 4), applied("True", 4)},
+		"it is as it was":             {applied("True", 1), applied("True", 2), applied("True", 1)},
+		"it is as it was, seen later": {applied("True", 3), applied("True", 2), applied("True", 3)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sink, err := kube.New(kube.Config{Client: &rest.Config{Host: "http://localhost"}, ControllerName: "config.aether.io/gateway-controller", FieldManager: manager})
+			if err != nil {
+				t.Fatal(err)
+			}
+			o := &configv1.MeshConfig{}
+			o.Status.Conditions = tt.now
+			d := status.Document{Key: object.Key{Kind: object.MeshConfig, Namespace: "team", Name: "default"}, Status: &configv1.MeshConfigStatus{Conditions: tt.wanted}}
+			if got, want := sink.Shows(o, d), tt.now[0].Status == tt.wanted[0].Status; got != want {
+				t.Errorf("it is shown: %t", got)
+			}
+			o.Status.Conditions = tt.want
+			if !sink.Shows(o, d) {
+				t.Errorf("%+v does not become %+v", tt.now, tt.want)
+			}
+		})
 	}
 }
 
