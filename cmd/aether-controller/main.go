@@ -14,7 +14,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
-	"aether.io/aether/internal/logkey"
 	"aether.io/aether/internal/run"
 	"aether.io/aether/internal/telemetry"
 	"aether.io/aether/internal/version"
@@ -55,17 +54,8 @@ func root() *cobra.Command {
 			if err := f.check(); err != nil {
 				return err
 			}
-			level := slog.LevelInfo
-			if f.debug {
-				level = slog.LevelDebug
-			}
-			beside := slog.NewJSONHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}).WithAttrs([]slog.Attr{slog.String(logkey.Component, "controller")})
-			metrics := prometheus.NewRegistry()
-			exports, err := telemetry.New(f.telemetry(metrics, slog.New(beside)))
-			if err != nil {
-				return run.Failed(err)
-			}
-			return run.Failed(exports.Around(cmd.Context(), beside, level, func(ctx context.Context, log *slog.Logger) error {
+			p := telemetry.Program{Component: "controller", Namespace: f.releaseNamespace, Debug: f.debug, Flags: f.otlp}
+			return run.Failed(p.Run(cmd.Context(), cmd.ErrOrStderr(), func(ctx context.Context, log *slog.Logger, metrics *prometheus.Registry, exports *telemetry.Telemetry) error {
 				return serve(ctx, f, log, metrics, exports)
 			}))
 		},

@@ -4,27 +4,22 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"log/slog"
 
-	"github.com/prometheus/client_golang/prometheus"
 	gospiffeid "github.com/spiffe/go-spiffe/v2/spiffeid"
 
 	"aether.io/aether/internal/envoy"
 	"aether.io/aether/internal/spiffeid"
-	"aether.io/aether/internal/telemetry"
-	"aether.io/aether/internal/version"
 )
 
-// telemetry is what the proxy exports of itself; log is one that is not exported. It is of the
-// release whose controller it obeys, wherever it runs.
-func (f *flags) telemetry(metrics *prometheus.Registry, log *slog.Logger) telemetry.Config {
-	c := telemetry.Of(f.otlp)
-	c.Service, c.Version = "aether-proxy", version.Get().Version
-	if id, err := gospiffeid.FromString(f.serverID); err == nil { // else it is refused later, with its flag
-		c.Namespace, _, _ = spiffeid.Parse(id)
+// releaseNamespace is of the release whose controller the proxy obeys, wherever it runs; empty: the
+// flag that says so cannot be read, and is refused later.
+func (f *flags) releaseNamespace() string {
+	id, err := gospiffeid.FromString(f.serverID)
+	if err != nil {
+		return ""
 	}
-	c.Metrics, c.Registerer, c.Log = metrics, metrics, log
-	return c
+	namespace, _, _ := spiffeid.Parse(id)
+	return namespace
 }
 
 // collectorAuthorities are those that Envoy verifies the collector by. They come from the controller, and
