@@ -109,15 +109,39 @@ func notRead(list []source.Problem) string {
 	return text
 }
 
+// tell puts what is wrong in its place, where there is one problem at most, and in the journal. Who
+// found it logs it. The caller holds mu.
+func (p *problems) tell(place *[]source.Problem, now source.Problem) {
+	now.Since = time.Now()
+	*place = []source.Problem{now}
+	p.moments.Add(now.Since, journal.Problem, now.String(), now)
+}
+
+// mend empties a place, and says how that is told if there was something. The caller holds mu.
+func (p *problems) mend(place *[]source.Problem, kind journal.Kind, text string) {
+	if *place != nil {
+		p.moments.Add(time.Now(), kind, text, nil)
+	}
+	*place = nil
+}
+
+// warn puts in its place what is wrong with an object, and with what consequence; nil: nothing. It
+// is not for the journal, and who found it logs it.
+func (p *problems) warn(place *[]source.Problem, object, consequence string, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	*place = nil
+	if err != nil {
+		*place = []source.Problem{{Severity: source.Warning, Object: object, Since: time.Now(), Message: consequence + ": " + err.Error()}}
+	}
+}
+
 // setCA takes what is wrong with the CA that is stored in a directory; nil: nothing.
 func (p *problems) setCA(dir string, err error, inUse bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err == nil {
-		if p.ca != nil {
-			p.moments.Add(time.Now(), journal.CAReady, "CA is good again", nil)
-		}
-		p.ca = nil
+		p.mend(&p.ca, journal.CAReady, "CA is good again")
 		return
 	}
 	consequence := "no proxy can join until it is mended"
@@ -125,55 +149,32 @@ func (p *problems) setCA(dir string, err error, inUse bool) {
 		consequence = "the last good one stays in use, until a restart"
 	}
 	what := strings.TrimPrefix(err.Error(), dir+": ") // the place is said once
-	now := source.Problem{Severity: source.Refused, File: dir, Message: what + "; " + consequence, Since: time.Now()}
-	p.moments.Add(time.Now(), journal.Problem, now.String(), now) // the authority logs it
-	p.ca = []source.Problem{now}
+	p.tell(&p.ca, source.Problem{Severity: source.Refused, File: dir, Message: what + "; " + consequence})
 }
 
-// setLease takes why the Lease of the leader cannot be read or written; nil: it can. The election
-// logs it, and its journal has who leads.
-func (p *problems) setLease(lease string, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.lease = nil
-	if err != nil {
-		p.lease = []source.Problem{{
-			Severity: source.Warning, Object: lease, Since: time.Now(),
-			Message: fmt.Sprintf("the API cannot be written to, and nobody leads for long: statuses, Services and Events wait, and proxies are served as before: %v", err),
-		}}
-	}
-}
-
-// setOverlap takes which other release has what this one is to serve; nil: none. The claim logs it.
+// setOverlap takes which other release has what this one is to serve; nil: none.
 func (p *problems) setOverlap(lack error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if lack == nil {
-		if p.overlap != nil {
-			p.moments.Add(time.Now(), journal.Mended, "no other release has what this one is to serve any more", nil)
-		}
-		p.overlap = nil
+		p.mend(&p.overlap, journal.Mended, "no other release has what this one is to serve any more")
 		return
 	}
-	now := source.Problem{
-		Severity: source.Refused, Object: "Deployment/" + deployment, Since: time.Now(),
+	p.tell(&p.overlap, source.Problem{
+		Severity: source.Refused, Object: "Deployment/" + deployment,
 		Message: lack.Error() + ". This one writes nothing and is not Ready; its proxies keep what they have",
-	}
-	p.moments.Add(time.Now(), journal.Problem, now.String(), now)
-	p.overlap = []source.Problem{now}
+	})
 }
 
-// setClaims takes why Leases of releases cannot be read or written; nil: they can. The claim logs it.
+// setLease takes why the Lease of the leader cannot be read or written; nil: it can. The journal
+// has who leads.
+func (p *problems) setLease(lease string, err error) {
+	p.warn(&p.lease, lease, "the API cannot be written to, and nobody leads for long: statuses, Services and Events wait, and proxies are served as before", err)
+}
+
+// setClaims takes why Leases of releases cannot be read or written; nil: they can.
 func (p *problems) setClaims(err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.claims = nil
-	if err != nil {
-		p.claims = []source.Problem{{
-			Severity: source.Warning, Object: "Leases of releases", Since: time.Now(),
-			Message: fmt.Sprintf("it is not seen whether another release has what this one serves; it stays as it is: %v", err),
-		}}
-	}
+	p.warn(&p.claims, "Leases of releases", "it is not seen whether another release has what this one serves; it stays as it is", err)
 }
 
 // setCollector takes what is wrong with what proxies export to the collector at an address;
@@ -182,16 +183,13 @@ func (p *problems) setCollector(address, wrong string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	place := "Collector/" + address
-	switch was := p.exports; {
-	case wrong == "" && was == nil:
+	switch {
 	case wrong == "":
-		p.exports = nil
-		p.moments.Add(time.Now(), journal.Mended, place+": what is exported arrives again", nil)
-	case was == nil:
-		p.exports = []source.Problem{{Severity: source.Warning, Object: place, Message: wrong, Since: time.Now()}}
-		p.moments.Add(time.Now(), journal.Problem, p.exports[0].String(), p.exports[0])
+		p.mend(&p.exports, journal.Mended, place+": what is exported arrives again")
+	case p.exports == nil:
+		p.tell(&p.exports, source.Problem{Severity: source.Warning, Object: place, Message: wrong})
 	default:
-		now := was[0]
+		now := p.exports[0]
 		now.Message = wrong
 		p.exports = []source.Problem{now}
 	}
