@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"aether.io/aether/internal/logkey"
+	"aether.io/aether/internal/run"
 	"aether.io/aether/internal/spiffeid"
 	"aether.io/aether/internal/svid"
 )
@@ -112,18 +113,10 @@ func New(cfg Config) (*Authority, error) {
 // again; one that was good stays in use meanwhile.
 func (a *Authority) Run(ctx context.Context) error {
 	retry := firstRetry
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for { // until ctx is done
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-timer.C:
-		case <-a.wake:
-		}
+	_ = run.Loop(ctx, a.wake, func(ctx context.Context) (again time.Time) {
 		err := a.refresh(ctx)
 		if ctx.Err() != nil {
-			return nil
+			return time.Time{}
 		}
 		a.report(err)
 		wait := a.cfg.Poll
@@ -134,8 +127,9 @@ func (a *Authority) Run(ctx context.Context) error {
 			wait = retry/2 + rand.N(retry/2)
 			retry = min(2*retry, lastRetry)
 		}
-		timer.Reset(wait)
-	}
+		return time.Now().Add(wait)
+	})
+	return nil // its error is ctx's
 }
 
 // Look has Run look at the store, and publish, at once.

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"aether.io/aether/internal/logkey"
+	"aether.io/aether/internal/run"
 )
 
 const (
@@ -117,18 +118,15 @@ func (r *Recorder) Record(e Event) {
 
 // Run writes until ctx is done. What cannot be written is tried again after a minute.
 func (r *Recorder) Run(ctx context.Context) error {
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
 	told := ""
-	// Exits: ctx is done.
-	for {
+	return run.Loop(ctx, r.wake, func(ctx context.Context) time.Time {
 		r.mu.Lock()
 		lines, again := r.book.due(time.Now())
 		r.mu.Unlock()
 		for _, l := range lines { // perPause of each reason at most
 			err := r.write(ctx, l)
 			if ctx.Err() != nil {
-				return ctx.Err()
+				return time.Time{}
 			}
 			text := ""
 			if err != nil {
@@ -139,21 +137,11 @@ func (r *Recorder) Run(ctx context.Context) error {
 			}
 			told = text
 		}
-		switch {
-		case len(lines) > 0:
-			timer.Reset(0) // what was written is due again at another time
-		case again.IsZero():
-			timer.Reset(time.Hour)
-		default:
-			timer.Reset(max(time.Until(again), 0))
+		if len(lines) > 0 {
+			return time.Now() // what was written is due again at another time
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-r.wake:
-		case <-timer.C:
-		}
-	}
+		return again
+	})
 }
 
 // write brings one line to the sink.

@@ -12,6 +12,7 @@ import (
 	"aether.io/aether/internal/configmap"
 	"aether.io/aether/internal/logkey"
 	"aether.io/aether/internal/object"
+	"aether.io/aether/internal/run"
 )
 
 // Bounds of how often it is written.
@@ -66,38 +67,25 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer e.end()
 	var p pace
 	var failing fault
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	// Exits: ctx is done.
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-e.wake:
-		case <-timer.C:
-		}
+	return run.Loop(ctx, e.wake, func(ctx context.Context) (again time.Time) {
 		due, pending := e.due(&p)
-		if !pending {
-			continue
-		}
-		if wait := time.Until(due); wait > 0 {
-			timer.Reset(wait)
-			continue
+		if !pending || due.After(time.Now()) {
+			return due
 		}
 		news, err := e.round(ctx, &p, &failing)
 		if ctx.Err() != nil {
-			return ctx.Err()
+			return time.Time{}
 		}
 		if err == nil {
 			p.failures, p.next = 0, time.Now().Add(e.c.Pause)
-			continue
+			return time.Time{}
 		}
 		wait := p.fail(time.Now())
-		timer.Reset(wait)
 		if news { // the same is told once, not with each try
 			e.c.Log.Error("project mesh configuration; will retry", logkey.Error, err, logkey.Wait, wait)
 		}
-	}
+		return p.next
+	})
 }
 
 // begin has everything looked at.

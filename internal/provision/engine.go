@@ -22,6 +22,7 @@ import (
 	"aether.io/aether/internal/routing/condition"
 	"aether.io/aether/internal/routing/front"
 	"aether.io/aether/internal/routing/key"
+	"aether.io/aether/internal/run"
 )
 
 const (
@@ -211,34 +212,26 @@ func (e *Engine) Run(ctx context.Context) error {
 		e.inventory.Run(ctx)
 	}()
 	defer func() { cancel(); <-done }()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	// Exits: ctx is done.
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-e.wake:
-		case <-timer.C:
-		}
-		again, err := e.reconcile(ctx)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if e.failed++; err == nil {
-			e.failed = 0
-		} else {
-			wait := min(e.c.Retry<<min(e.failed-1, 10), maxRetry)
-			e.c.Log.Error("provision; will retry", logkey.Error, err, logkey.Wait, wait)
-			if at := time.Now().Add(wait); again.IsZero() || at.Before(again) {
-				again = at
-			}
-		}
-		timer.Stop()
-		if !again.IsZero() {
-			timer.Reset(max(time.Until(again), 0))
-		}
+	return run.Loop(ctx, e.wake, e.step)
+}
+
+// step makes what is wanted, and returns when to look even if nothing happens.
+func (e *Engine) step(ctx context.Context) (again time.Time) {
+	again, err := e.reconcile(ctx)
+	if err == nil {
+		e.failed = 0
+		return again
 	}
+	if ctx.Err() != nil {
+		return time.Time{}
+	}
+	e.failed++
+	wait := min(e.c.Retry<<min(e.failed-1, 10), maxRetry)
+	e.c.Log.Error("provision; will retry", logkey.Error, err, logkey.Wait, wait)
+	if at := time.Now().Add(wait); again.IsZero() || at.Before(again) {
+		again = at
+	}
+	return again
 }
 
 // say hands out why Gateways do not have what they need, if that is news.

@@ -1,6 +1,6 @@
-// Package run starts the parts of a process together and stops them together. It is
-// not a framework: a part is a name and a blocking function, and what the parts take
-// from and give to each other is wired where they are listed.
+// Package run starts the parts of a process together and stops them together, and has the loop
+// that most of them are. It is not a framework: a part is a name and a blocking function, and
+// what the parts take from and give to each other is wired where they are listed.
 package run
 
 import (

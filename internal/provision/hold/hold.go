@@ -24,6 +24,7 @@ import (
 
 	"aether.io/aether/internal/logkey"
 	"aether.io/aether/internal/object"
+	"aether.io/aether/internal/run"
 )
 
 // Finalizer is the one of the specification.
@@ -115,25 +116,14 @@ func (e *Engine) Observe(changes []object.Change, complete bool) {
 
 // Run holds and lets go until ctx is done. It can be called again.
 func (e *Engine) Run(ctx context.Context) error {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	// Exits: ctx is done.
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-e.wake:
-		case <-timer.C:
-		}
+	return run.Loop(ctx, e.wake, func(ctx context.Context) (again time.Time) {
 		err := e.apply(ctx)
-		if ctx.Err() != nil {
-			return ctx.Err()
+		if err == nil || ctx.Err() != nil {
+			return time.Time{}
 		}
-		if err != nil {
-			e.c.Log.Error("hold GatewayClasses; will retry", logkey.Error, err, logkey.Wait, e.c.Retry)
-			timer.Reset(e.c.Retry)
-		}
-	}
+		e.c.Log.Error("hold GatewayClasses; will retry", logkey.Error, err, logkey.Wait, e.c.Retry)
+		return time.Now().Add(e.c.Retry)
+	})
 }
 
 // decide is which classes are not as they are to be: by name, whether they are to be held.
