@@ -19,7 +19,6 @@ import (
 	"aether.io/aether/internal/source/kube"
 	"aether.io/aether/internal/watermark"
 	"aether.io/aether/test/cluster/apiserver"
-	"aether.io/aether/test/cluster/build"
 )
 
 // patience is how long a test waits for what must come. It is long because it may run on a
@@ -149,18 +148,8 @@ stringData: {release: r}
 )
 
 func TestARealServerIsFollowedThroughWhatHappensToIt(t *testing.T) {
-	server := apiserver.Start(t)
-	root, err := build.Root(".")
-	if err != nil {
-		t.Fatal(err)
-	}
-	kubectl := func(input string, args ...string) {
-		t.Helper()
-		if _, err := server.Kubectl(t.Context(), input, args...); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s, err := kube.New(kube.Config{Client: server.Config})
+	r := newRig(t)
+	s, err := kube.New(kube.Config{Client: r.Config})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,14 +163,14 @@ func TestARealServerIsFollowedThroughWhatHappensToIt(t *testing.T) {
 	f.wait("word of what is missing", f.complains("gateways.gateway.networking.k8s.io", "is not installed"))
 
 	// They come later.
-	kubectl("", "apply", "--server-side", "-f", root+"/internal/crd/gateway-api", "-f", root+"/charts/crds/templates")
+	r.define()
 	f.wait("an end of complaints", f.content)
-	kubectl(gateway+"---"+route, "create", "-f", "-")
+	r.kubectl(gateway+"---"+route, "create", "-f", "-")
 	f.wait("the Gateway", f.has(web))
 	f.wait("the route", f.has(shop))
 
 	// Secrets keep what is read and nothing else.
-	kubectl(secrets, "create", "-f", "-")
+	r.kubectl(secrets, "create", "-f", "-")
 	pair := object.Key{Kind: object.Secret, Namespace: "default", Name: "pair"}
 	f.wait("the Secret", f.has(pair))
 	f.mu.Lock()
@@ -198,8 +187,8 @@ func TestARealServerIsFollowedThroughWhatHappensToIt(t *testing.T) {
 	f.mu.Unlock()
 
 	// A status is no change, a label is.
-	kubectl("", "patch", "gateway", "web", "--subresource=status", "--type=merge", "-p", `{"status":{"addresses":[{"value":"192.0.2.1"}]}}`)
-	kubectl("", "label", "gateway", "web", "a=b")
+	r.kubectl("", "patch", "gateway", "web", "--subresource=status", "--type=merge", "-p", `{"status":{"addresses":[{"value":"192.0.2.1"}]}}`)
+	r.kubectl("", "label", "gateway", "web", "a=b")
 	f.wait("the label", func() bool { return f.objects[web] != nil && f.objects[web].GetLabels()["a"] == "b" })
 	f.mu.Lock()
 	if n := f.changes[web] - before; n != 1 {
@@ -208,57 +197,38 @@ func TestARealServerIsFollowedThroughWhatHappensToIt(t *testing.T) {
 	f.mu.Unlock()
 
 	// The server goes away and comes back; what was known stays, what changed comes.
-	if err := server.Stop(apiserver.APIServer); err != nil {
-		t.Fatal(err)
-	}
+	r.stop(apiserver.APIServer)
 	f.wait("word of the outage", f.complains("", "cannot be followed"))
 	f.mu.Lock()
 	if f.objects[web] == nil {
 		t.Error("the Gateway went with the server")
 	}
 	f.mu.Unlock()
-	if err := server.StartAll(); err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Ready(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	kubectl("", "delete", "gateway", "web")
+	r.start()
+	r.kubectl("", "delete", "gateway", "web")
 	f.wait("the deletion", f.hasNot(web))
 	f.wait("an end of complaints", f.content)
 
 	// A definition is taken away: its objects stay as they were, and what is true again
 	// when it comes back counts.
-	kubectl("", "delete", definitions, "httproutes.gateway.networking.k8s.io")
+	r.kubectl("", "delete", definitions, "httproutes.gateway.networking.k8s.io")
 	f.wait("word of what was removed", f.complains("httproutes.gateway.networking.k8s.io", "stays in effect"))
 	f.mu.Lock()
 	if f.objects[shop] == nil {
 		t.Error("the route went with its definition")
 	}
 	f.mu.Unlock()
-	kubectl("", "apply", "--server-side", "-f", root+"/internal/crd/gateway-api")
+	r.define()
 	f.wait("the route's end", f.hasNot(shop))
 	f.wait("an end of complaints", f.content)
 }
 
 func TestDefinitionsOfAnotherReleaseAreNamed(t *testing.T) {
-	server := apiserver.Start(t)
-	root, err := build.Root(".")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := server.Kubectl(t.Context(), "", "apply", "--server-side", "-f", root+"/internal/crd/gateway-api", "-f", root+"/charts/crds/templates"); err != nil {
-		t.Fatal(err)
-	}
-	for _, args := range [][]string{
-		{"annotate", definitions, "httproutes.gateway.networking.k8s.io", "--overwrite", "gateway.networking.k8s.io/bundle-version=v1.2.0"},
-		{"patch", definitions, "listenersets.gateway.networking.k8s.io", "--type=json", "-p", `[{"op":"replace","path":"/spec/versions/0/served","value":false}]`},
-	} {
-		if _, err := server.Kubectl(t.Context(), "", args...); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s, err := kube.New(kube.Config{Client: server.Config})
+	r := newRig(t)
+	r.define()
+	r.kubectl("", "annotate", definitions, "httproutes.gateway.networking.k8s.io", "--overwrite", "gateway.networking.k8s.io/bundle-version=v1.2.0")
+	r.kubectl("", "patch", definitions, "listenersets.gateway.networking.k8s.io", "--type=json", "-p", `[{"op":"replace","path":"/spec/versions/0/served","value":false}]`)
+	s, err := kube.New(kube.Config{Client: r.Config})
 	if err != nil {
 		t.Fatal(err)
 	}

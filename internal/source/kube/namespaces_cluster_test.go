@@ -12,7 +12,6 @@ import (
 	"aether.io/aether/internal/object"
 	"aether.io/aether/internal/source/kube"
 	"aether.io/aether/test/cluster/apiserver"
-	"aether.io/aether/test/cluster/build"
 )
 
 // rightsInOne are what one may do who may read in one namespace, and what is in none.
@@ -47,17 +46,7 @@ subjects: [{kind: User, apiGroup: rbac.authorization.k8s.io, name: reader}]
 `
 
 func TestOnlySomeNamespacesAreRead(t *testing.T) {
-	server := apiserver.Start(t)
-	root, err := build.Root(".")
-	if err != nil {
-		t.Fatal(err)
-	}
-	kubectl := func(input string, args ...string) {
-		t.Helper()
-		if _, err := server.Kubectl(t.Context(), input, args...); err != nil {
-			t.Fatal(err)
-		}
-	}
+	r := newRig(t)
 	in := func(ns, manifest string) string {
 		return strings.ReplaceAll(manifest, "namespace: default", "namespace: "+ns)
 	}
@@ -65,15 +54,14 @@ func TestOnlySomeNamespacesAreRead(t *testing.T) {
 	class := func(name string) string {
 		return "{apiVersion: gateway.networking.k8s.io/v1, kind: GatewayClass, metadata: {name: " + name + "}, spec: {controllerName: config.aether.io/gateway-controller}}\n"
 	}
-	kubectl("", "apply", "--server-side", "-f", root+"/internal/crd/gateway-api", "-f", root+"/charts/crds/templates")
-	kubectl("", "wait", "--for=condition=Established", "--timeout=60s", "customresourcedefinition", "--all")
+	r.define()
 	for _, ns := range []string{"mine", "also", "others"} {
-		kubectl("", "create", "namespace", ns)
+		r.kubectl("", "create", "namespace", ns)
 	}
-	kubectl(rightsInOne+"---"+bind("mine")+"---"+bind("also"), "create", "-f", "-")
-	kubectl(in("mine", gateway)+"---"+in("others", gateway)+"---\n"+class("coxswain")+"---\n"+class("another"), "create", "-f", "-")
+	r.kubectl(rightsInOne+"---"+bind("mine")+"---"+bind("also"), "create", "-f", "-")
+	r.kubectl(in("mine", gateway)+"---"+in("others", gateway)+"---\n"+class("coxswain")+"---\n"+class("another"), "create", "-f", "-")
 
-	config := rest.CopyConfig(server.Config)
+	config := rest.CopyConfig(r.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: "reader"}
 	// One of them is not there: nothing is in it, and the others are served.
 	s, err := kube.New(kube.Config{Client: config, Namespaces: []string{"also", "mine", "missing"}, Class: "coxswain"})
@@ -90,30 +78,23 @@ func TestOnlySomeNamespacesAreRead(t *testing.T) {
 	f.wait("the class", f.has(key(object.GatewayClass, "", "coxswain")))
 
 	// It comes later, with rights.
-	kubectl("", "create", "namespace", "missing")
-	kubectl(bind("missing"), "create", "-f", "-")
-	kubectl(in("missing", gateway)+"---"+in("also", route), "create", "-f", "-")
+	r.kubectl("", "create", "namespace", "missing")
+	r.kubectl(bind("missing"), "create", "-f", "-")
+	r.kubectl(in("missing", gateway)+"---"+in("also", route), "create", "-f", "-")
 	f.wait("the Gateway of the one that came", f.has(key(object.Gateway, "missing", "web")))
 	f.wait("the route", f.has(key(object.HTTPRoute, "also", "shop")))
 	f.wait("an end of complaints", f.content)
 
 	// What goes in one namespace leaves the other's alone.
-	kubectl("", "delete", "gateway", "web", "--namespace=missing")
+	r.kubectl("", "delete", "gateway", "web", "--namespace=missing")
 	f.wait("its end", f.hasNot(key(object.Gateway, "missing", "web")))
 
 	// One that is refused is named with its namespace, and holds nothing up.
-	kubectl("", "delete", "rolebinding", "inside", "--namespace=also")
-	if err := server.Stop(apiserver.APIServer); err != nil {
-		t.Fatal(err)
-	}
-	if err := server.StartAll(); err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Ready(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	r.kubectl("", "delete", "rolebinding", "inside", "--namespace=also")
+	r.stop(apiserver.APIServer)
+	r.start()
 	f.wait("word of what is refused", f.complains("httproutes.gateway.networking.k8s.io of namespace also", "cannot be followed"))
-	kubectl(in("mine", route), "create", "-f", "-")
+	r.kubectl(in("mine", route), "create", "-f", "-")
 	f.wait("the other's route", f.has(key(object.HTTPRoute, "mine", "shop")))
 
 	f.mu.Lock()

@@ -19,28 +19,7 @@ import (
 	"aether.io/aether/internal/meshconfig"
 	"aether.io/aether/internal/object"
 	"aether.io/aether/internal/source/kube"
-	"aether.io/aether/test/cluster/apiserver"
-	"aether.io/aether/test/cluster/build"
 )
-
-// define is a server that has our definitions.
-func define(t *testing.T) *apiserver.Server {
-	t.Helper()
-	server := apiserver.Start(t)
-	root, err := build.Root(".")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, args := range [][]string{
-		{"apply", "--server-side", "-f", root + "/charts/crds/templates"},
-		{"wait", "--for=condition=Established", "--timeout=60s", "customresourcedefinition", "--all"},
-	} {
-		if _, err := server.Kubectl(t.Context(), "", args...); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return server
-}
 
 func ownClient(t *testing.T, config *rest.Config) rest.Interface {
 	t.Helper()
@@ -76,7 +55,8 @@ func equal(a, b *configv1.MeshConfigSpec) bool {
 // What is unset stays unset and an explicit zero stays one, whichever way an object is
 // written, as a client reads it and as the source does.
 func TestPresenceIsKeptThroughTheAPI(t *testing.T) {
-	server := define(t)
+	server := newRig(t)
+	server.define()
 	client := ownClient(t, server.Config)
 	s, err := kube.New(kube.Config{Client: server.Config})
 	if err != nil {
@@ -120,9 +100,7 @@ func TestPresenceIsKeptThroughTheAPI(t *testing.T) {
 		},
 	}
 	for ns := range writes {
-		if _, err := server.Kubectl(t.Context(), "", "create", "namespace", ns); err != nil {
-			t.Fatal(err)
-		}
+		server.kubectl("", "create", "namespace", ns)
 		if ns == "applied" {
 			continue // by applying it
 		}
@@ -155,12 +133,11 @@ func TestPresenceIsKeptThroughTheAPI(t *testing.T) {
 // Definitions that let everything in do not keep the others of a kind from being read, when
 // a source begins and while it runs; what was in effect stays.
 func TestOneObjectThatCannotBeReadIsOne(t *testing.T) {
-	server := define(t)
+	server := newRig(t)
+	server.define()
 	for _, definition := range []string{"meshconfigs.config.aether.io", "gatewayparameters.config.aether.io"} {
-		if _, err := server.Kubectl(t.Context(), "", "patch", "customresourcedefinition", definition, "--type=json", "-p",
-			`[{"op":"replace","path":"/spec/versions/0/schema/openAPIV3Schema/properties/spec","value":{"x-kubernetes-preserve-unknown-fields":true}}]`); err != nil {
-			t.Fatal(err)
-		}
+		server.kubectl("", "patch", "customresourcedefinition", definition, "--type=json", "-p",
+			`[{"op":"replace","path":"/spec/versions/0/schema/openAPIV3Schema/properties/spec","value":{"x-kubernetes-preserve-unknown-fields":true}}]`)
 	}
 	client := ownClient(t, server.Config)
 	put := func(kind, resource, name, spec string) error {

@@ -13,50 +13,27 @@ import (
 	"aether.io/aether/internal/source/kube"
 	"aether.io/aether/internal/watermark"
 	"aether.io/aether/test/cluster/apiserver"
-	"aether.io/aether/test/cluster/build"
 )
 
 // After etcd was restored from a backup the API has another history, in which positions are
 // used again that proxies have seen in the one before.
 func TestARestoreFromABackupBeginsAnEpoch(t *testing.T) {
-	server := apiserver.Start(t)
-	root, err := build.Root(".")
-	if err != nil {
-		t.Fatal(err)
-	}
-	kubectl := func(input string, args ...string) string {
-		t.Helper()
-		out, err := server.Kubectl(t.Context(), input, args...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return out
-	}
+	r := newRig(t)
 	halted := func(change func()) {
 		t.Helper()
-		for _, program := range []string{apiserver.APIServer, apiserver.Etcd} {
-			if err := server.Stop(program); err != nil {
-				t.Fatal(err)
-			}
-		}
+		r.stop(apiserver.APIServer, apiserver.Etcd)
 		change()
-		if err := server.StartAll(); err != nil {
-			t.Fatal(err)
-		}
-		if err := server.Ready(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		r.start()
 	}
-	kubectl("", "apply", "--server-side", "-f", root+"/internal/crd/gateway-api", "-f", root+"/charts/crds/templates")
-	kubectl("", "wait", "--for=condition=Established", "--timeout=60s", "customresourcedefinition", "--all")
-	kubectl(gateway+"---"+route, "create", "-f", "-")
+	r.define()
+	r.kubectl(gateway+"---"+route, "create", "-f", "-")
 
 	start := func() *follower {
-		epochs, err := kube.EpochIn(server.Config, types.NamespacedName{Namespace: "default", Name: "trust"})
+		epochs, err := kube.EpochIn(r.Config, types.NamespacedName{Namespace: "default", Name: "trust"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := kube.New(kube.Config{Client: server.Config, Epochs: epochs})
+		s, err := kube.New(kube.Config{Client: r.Config, Epochs: epochs})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,14 +45,14 @@ func TestARestoreFromABackupBeginsAnEpoch(t *testing.T) {
 	later := object.Key{Kind: object.HTTPRoute, Namespace: "default", Name: "later"}
 	anew := object.Key{Kind: object.HTTPRoute, Namespace: "default", Name: "anew"}
 	f.wait("the route", f.has(shop))
-	data, backup := server.Dir+"/etcd", t.TempDir()+"/etcd"
+	data, backup := r.Dir+"/etcd", t.TempDir()+"/etcd"
 	halted(func() {
 		if err := os.CopyFS(backup, os.DirFS(data)); err != nil {
 			t.Fatal(err)
 		}
 	})
-	kubectl(strings.Replace(route, "shop", "later", 1), "create", "-f", "-")
-	kubectl("", "delete", "gateway", "web")
+	r.kubectl(strings.Replace(route, "shop", "later", 1), "create", "-f", "-")
+	r.kubectl("", "delete", "gateway", "web")
 	f.wait("the route that is in no backup", f.has(later))
 	f.wait("the Gateway's end", f.hasNot(web))
 	var seen watermark.Mark
@@ -100,19 +77,19 @@ func TestARestoreFromABackupBeginsAnEpoch(t *testing.T) {
 		t.Errorf("position %v is behind %v, which proxies have seen", f.mark, seen)
 	}
 	f.mu.Unlock()
-	kubectl(strings.Replace(route, "shop", "anew", 1), "create", "-f", "-")
+	r.kubectl(strings.Replace(route, "shop", "anew", 1), "create", "-f", "-")
 	f.wait("a route that was written after", f.has(anew))
 
 	// Others know the epoch from where it is kept, also when somebody takes that away.
-	if got := kubectl("", "get", "configmap", "trust", "-o", `jsonpath={.metadata.annotations.config\.aether\.io/epoch}`); got != "1" {
+	if got := r.kubectl("", "get", "configmap", "trust", "-o", `jsonpath={.metadata.annotations.config\.aether\.io/epoch}`); got != "1" {
 		t.Errorf("kept is epoch %q", got)
 	}
 	second := start()
 	second.wait("the epoch, in another replica", func() bool { return second.synced && second.mark.Epoch == 1 })
-	kubectl("", "delete", "configmap", "trust")
+	r.kubectl("", "delete", "configmap", "trust")
 	f.wait("an end of complaints", f.content)
 	f.wait("the epoch, kept again", func() bool {
-		out, err := server.Kubectl(t.Context(), "", "get", "configmap", "trust", "-o", `jsonpath={.metadata.annotations.config\.aether\.io/epoch}`)
+		out, err := r.Kubectl(t.Context(), "", "get", "configmap", "trust", "-o", `jsonpath={.metadata.annotations.config\.aether\.io/epoch}`)
 		return err == nil && out == "1"
 	})
 }
