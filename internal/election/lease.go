@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"aether.io/aether/internal/logkey"
+	"aether.io/aether/internal/run"
 )
 
 // callTimeout bounds one request for the Lease: two fit into the time in which it must be
@@ -47,8 +48,8 @@ type lock struct {
 	log     *slog.Logger
 	onReach func(error) // nil: nobody is told
 
-	mu   sync.Mutex // guards told
-	told string
+	mu    sync.Mutex // guards fault
+	fault run.Fault
 }
 
 // Get implements resourcelock.Interface.
@@ -78,22 +79,18 @@ func (l *lock) note(err error) {
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || errors.Is(err, context.Canceled) { // another was first; we stop
 		return
 	}
-	text := ""
-	if err != nil {
-		text = err.Error()
-	}
 	l.mu.Lock()
-	before := l.told
-	l.told = text
+	news := l.fault.Becomes(err)
 	l.mu.Unlock()
-	if text != before && l.onReach != nil {
+	if !news {
+		return
+	}
+	if l.onReach != nil {
 		l.onReach(err)
 	}
-	switch {
-	case text == before:
-	case err != nil:
+	if err != nil {
 		l.log.Warn("the lease of the leader cannot be used; will try again", logkey.Error, err)
-	default:
+	} else {
 		l.log.Info("the lease of the leader can be used again")
 	}
 }

@@ -118,7 +118,7 @@ func (r *Recorder) Record(e Event) {
 
 // Run writes until ctx is done. What cannot be written is tried again after a minute.
 func (r *Recorder) Run(ctx context.Context) error {
-	told := ""
+	var fault run.Fault
 	return run.Loop(ctx, r.wake, func(ctx context.Context) time.Time {
 		r.mu.Lock()
 		lines, again := r.book.due(time.Now())
@@ -128,14 +128,9 @@ func (r *Recorder) Run(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return time.Time{}
 			}
-			text := ""
-			if err != nil {
-				text = err.Error()
-			}
-			if err != nil && text != told { // the same is told once
+			if fault.Becomes(err) && err != nil {
 				r.c.Log.Warn("write Event; will try again", logkey.Reason, l.Reason, logkey.Error, err)
 			}
-			told = text
 		}
 		if len(lines) > 0 {
 			return time.Now() // what was written is due again at another time

@@ -70,7 +70,7 @@ type Keeper struct {
 
 	mu      sync.Mutex // guards what follows
 	behind  map[object.Key]object.Object
-	fault   string
+	fault   run.Fault
 	written map[object.Key]bool // what is at the place, as far as this process knows
 }
 
@@ -171,7 +171,8 @@ func (k *Keeper) Run(ctx context.Context) error {
 		return err
 	}
 	k.note(content)
-	last, told := "", ""
+	last := ""
+	var fault run.Fault
 	// Exits: ctx is done.
 	for {
 		wait := pause
@@ -181,15 +182,13 @@ func (k *Keeper) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+		news := fault.Becomes(err)
 		if err != nil {
 			wait = retry
-			if told != err.Error() { // the same is told once, not with each try
+			if news {
 				k.c.Log.Error("write last good versions; will retry", logkey.Error, err, logkey.Wait, retry)
 			}
-			told = err.Error()
 			k.tell(fmt.Errorf("a restart would lose them: %w", err))
-		} else {
-			told = ""
 		}
 		if k.sleep(ctx, wait, err == nil) != nil {
 			return ctx.Err()
@@ -308,15 +307,10 @@ func lines(keys []object.Key) string {
 
 // tell tells of a fault when it becomes another, and when it is over.
 func (k *Keeper) tell(err error) {
-	text := ""
-	if err != nil {
-		text = err.Error()
-	}
 	k.mu.Lock()
-	same := k.fault == text
-	k.fault = text
+	news := k.fault.Becomes(err)
 	k.mu.Unlock()
-	if !same {
+	if news {
 		k.c.OnFault(err)
 	}
 }

@@ -84,7 +84,7 @@ func New(c Config) (*Seeder, error) {
 
 // Run tries until it is done, and returns when ctx is done. It is for the leader.
 func (s *Seeder) Run(ctx context.Context) error {
-	told := ""
+	var fault run.Fault
 	// Exits: it is done; ctx is done.
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
 		err := s.Seed(ctx)
@@ -94,10 +94,9 @@ func (s *Seeder) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if told != err.Error() { // the same is told once, not with each try
+		if fault.Becomes(err) {
 			s.c.Log.Warn("the default MeshConfig is not made yet; will retry", logkey.Error, err, logkey.Wait, wait)
 		}
-		told = err.Error()
 		if err := run.Sleep(ctx, wait/2+rand.N(wait/2)); err != nil {
 			return err
 		}
