@@ -30,22 +30,15 @@ type recorder struct {
 
 func record(t *testing.T) *recorder {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &recorder{address: envoy.Address{IP: "127.0.0.1", Port: uint32(l.Addr().(*net.TCPAddr).Port)}}
-	s := &http.Server{ReadHeaderTimeout: patience, Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+	r := &recorder{}
+	r.address = listen(t, "127.0.0.1", &http.Server{ReadHeaderTimeout: patience, Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		body, _ := io.ReadAll(q.Body)
 		r.mu.Lock()
 		r.requests = append(r.requests, strings.TrimSpace(fmt.Sprintf("%s %s %s %s", q.Method, q.RequestURI, body, q.Header.Get("X-A"))))
 		r.mu.Unlock()
 		w.Header().Set("X-Host", q.Host)
 		w.Header().Set("X-Path", q.RequestURI)
-	})}
-	done := make(chan struct{})
-	go func() { defer close(done); _ = s.Serve(l) }()
-	t.Cleanup(func() { _ = s.Close(); <-done })
+	})})
 	return r
 }
 
@@ -269,12 +262,8 @@ func TestPlainListenersSpeakEveryVersion(t *testing.T) {
 // both sides arrive, and a client that waits for 100 gets it.
 func TestBodiesStreamBothWaysWithTrailers(t *testing.T) {
 	r := newRig(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	trailer := make(chan string, 1)
-	s := &http.Server{ReadHeaderTimeout: patience, Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+	address := listen(t, "127.0.0.1", &http.Server{ReadHeaderTimeout: patience, Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		w.Header().Set("Trailer", "X-Sum")
 		_ = http.NewResponseController(w).EnableFullDuplex()
 		buffer := make([]byte, 64)
@@ -288,11 +277,7 @@ func TestBodiesStreamBothWaysWithTrailers(t *testing.T) {
 		}
 		trailer <- q.Trailer.Get("X-Client")
 		w.Header().Set("X-Sum", "done")
-	})}
-	done := make(chan struct{})
-	go func() { defer close(done); _ = s.Serve(l) }()
-	t.Cleanup(func() { _ = s.Close(); <-done })
-	address := envoy.Address{IP: "127.0.0.1", Port: uint32(l.Addr().(*net.TCPAddr).Port)}
+	})})
 	r.serve(t, append([]model{envoy.Runtime{}}, cluster("ns/echo/80", envoy.HTTP1, address)...)...)
 	await(t, "cluster", func() bool { return strings.Contains(r.get("/clusters"), "ns/echo/80::127") }, func() string { return r.get("/clusters") })
 	port := freePort(t)
@@ -334,19 +319,11 @@ func TestBodiesStreamBothWaysWithTrailers(t *testing.T) {
 // What a backend sees that puts trailers among the headers is what the proxy lets through.
 func TestTrailersSayNothingThatOnlyHeadersMay(t *testing.T) {
 	r := newRig(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	seen := make(chan http.Header, 1)
-	s := &http.Server{ReadHeaderTimeout: patience, Handler: http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
+	address := listen(t, "127.0.0.1", &http.Server{ReadHeaderTimeout: patience, Handler: http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
 		_, _ = io.Copy(io.Discard, q.Body)
 		seen <- q.Trailer
-	})}
-	done := make(chan struct{})
-	go func() { defer close(done); _ = s.Serve(l) }()
-	t.Cleanup(func() { _ = s.Close(); <-done })
-	address := envoy.Address{IP: "127.0.0.1", Port: uint32(l.Addr().(*net.TCPAddr).Port)}
+	})})
 	r.serve(t, append([]model{envoy.Runtime{}}, cluster("ns/trailers/80", envoy.HTTP1, address)...)...)
 	await(t, "cluster", func() bool { return strings.Contains(r.get("/clusters"), "ns/trailers/80::127") }, func() string { return r.get("/clusters") })
 	for _, perHost := range []bool{false, true} {

@@ -30,11 +30,7 @@ type origin struct {
 func newOrigin(t *testing.T, name string) *origin {
 	t.Helper()
 	o := &origin{}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+	o.addr = listen(t, "127.0.0.1", &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		what := seen{Backend: name, Host: q.Host, Path: q.RequestURI, Proto: q.Proto, Header: q.Header}
 		o.mu.Lock()
 		o.saw = append(o.saw, what)
@@ -54,34 +50,8 @@ func newOrigin(t *testing.T, name string) *origin {
 		default:
 			_ = json.NewEncoder(w).Encode(what)
 		}
-	})}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = s.Serve(l)
-	}()
-	t.Cleanup(func() {
-		_ = s.Close()
-		<-done
-	})
-	o.addr = envoy.Address{IP: "127.0.0.1", Port: uint32(l.Addr().(*net.TCPAddr).Port)}
+	})})
 	return o
-}
-
-func echoUpgraded(w http.ResponseWriter) {
-	conn, buffered, err := http.NewResponseController(w).Hijack()
-	if err != nil {
-		return
-	}
-	defer conn.Close()
-	_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
-	for {
-		line, err := buffered.ReadString('\n')
-		if err != nil {
-			return
-		}
-		_, _ = io.WriteString(conn, line)
-	}
 }
 
 func (o *origin) seen() []seen {

@@ -90,30 +90,8 @@ func TestAWebSocketIsUpgradedAndOutlivesAScopeUpdate(t *testing.T) {
 	r := newRig(t)
 	port := freePort(t)
 	const table = "ns/gw/80"
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	echo := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		conn, rw, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			return
-		}
-		defer conn.Close()
-		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+q.Header.Get("Upgrade")+"\r\n\r\n")
-		_, _ = io.Copy(conn, rw)
-	})}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = echo.Serve(l)
-	}()
-	t.Cleanup(func() {
-		_ = echo.Close()
-		<-done
-	})
+	address := listen(t, "127.0.0.1", &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { echoUpgraded(w) })})
 	hosts := []envoy.VirtualHost{{Host: "a.example", Routes: []envoy.Route{{Name: "ns/a/0/0", Path: prefix("/ws"), Backends: to("ns/a/80")}}}}
-	address := envoy.Address{IP: "127.0.0.1", Port: uint32(l.Addr().(*net.TCPAddr).Port)}
 	r.serve(t, append(cluster("ns/a/80", envoy.HTTP1, address), envoy.Runtime{})...)
 	r.serve(t, scopes(table, true, hosts)...)
 	r.serve(t, envoy.Listener{Name: table, Address: "127.0.0.1", Port: port, Chains: []envoy.Chain{{Name: table, PerHost: true}}})

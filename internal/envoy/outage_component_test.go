@@ -110,38 +110,18 @@ func TestACollectorThatIsNoneCostsNoRequest(t *testing.T) {
 func streamer(t *testing.T) (envoy.Address, chan<- string) {
 	t.Helper()
 	next := make(chan string)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+	return listen(t, "127.0.0.1", &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if q.Header.Get("Upgrade") != "" {
+			echoUpgraded(w)
+			return
+		}
 		control := http.NewResponseController(w)
-		if q.Header.Get("Upgrade") == "" {
+		_ = control.Flush()
+		for text := range next { // until the test closes it
+			_, _ = io.WriteString(w, text+"\n")
 			_ = control.Flush()
-			for text := range next { // until the test closes it
-				_, _ = io.WriteString(w, text+"\n")
-				_ = control.Flush()
-			}
-			return
 		}
-		conn, rw, err := control.Hijack()
-		if err != nil {
-			return
-		}
-		defer conn.Close()
-		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
-		_, _ = io.Copy(conn, rw)
-	})}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = s.Serve(l)
-	}()
-	t.Cleanup(func() {
-		_ = s.Close()
-		<-done
-	})
-	return envoy.Address{IP: "127.0.0.1", Port: uint32(l.Addr().(*net.TCPAddr).Port)}, next
+	})}), next
 }
 
 // opened sends a request and returns its answer's header and what reads on.
@@ -211,21 +191,7 @@ func pods(server envoy.Address, prefix string, n int) (list []envoy.Address) {
 func TestSeriesByPodGoWhenPodsGo(t *testing.T) {
 	r := newRig(t, func(c *bootstrap.Config) { c.EvictStats = time.Second })
 	port := telemetry(t, r, envoy.Collector{Host: "127.0.0.1", Port: freePort(t)})
-	l, err := net.Listen("tcp", "0.0.0.0:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = s.Serve(l)
-	}()
-	t.Cleanup(func() {
-		_ = s.Close()
-		<-done
-	})
-	server := envoy.Address{Port: uint32(l.Addr().(*net.TCPAddr).Port)}
+	server := listen(t, "0.0.0.0", &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})})
 	series := func(of string) int {
 		n := 0
 		for line := range strings.Lines(r.get("/stats/prometheus?filter=aether_pod")) {

@@ -205,13 +205,39 @@ type seen struct {
 	Header  http.Header
 }
 
-// backend starts a server that answers with what it saw, or as ?status= and ?grpc= say.
-func backend(t *testing.T, name string, h2 bool) envoy.Address {
+// listen has a server serve a port of an address until the test ends.
+func listen(t *testing.T, ip string, s *http.Server) envoy.Address {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", ip+":0")
 	if err != nil {
 		t.Fatal(err)
 	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = s.Serve(l)
+	}()
+	t.Cleanup(func() {
+		_ = s.Close()
+		<-done
+	})
+	return envoy.Address{IP: ip, Port: uint32(l.Addr().(*net.TCPAddr).Port)}
+}
+
+// echoUpgraded makes a request a WebSocket on which everything comes back.
+func echoUpgraded(w http.ResponseWriter) {
+	conn, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+	_, _ = io.Copy(conn, buffered)
+}
+
+// backend starts a server that answers with what it saw, or as ?status= and ?grpc= say.
+func backend(t *testing.T, name string, h2 bool) envoy.Address {
+	t.Helper()
 	s := &http.Server{Protocols: new(http.Protocols), Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		query := q.URL.Query()
 		if g := query.Get("grpc"); g != "" {
@@ -226,16 +252,7 @@ func backend(t *testing.T, name string, h2 bool) envoy.Address {
 	})}
 	s.Protocols.SetHTTP1(!h2)
 	s.Protocols.SetUnencryptedHTTP2(h2)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = s.Serve(l)
-	}()
-	t.Cleanup(func() {
-		_ = s.Close()
-		<-done
-	})
-	return envoy.Address{IP: "127.0.0.1", Port: uint32(l.Addr().(*net.TCPAddr).Port)}
+	return listen(t, "127.0.0.1", s)
 }
 
 // answer is a response, with what the backend saw if one answered.
