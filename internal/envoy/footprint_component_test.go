@@ -141,8 +141,8 @@ func TestEachClusterHasItsCertificates(t *testing.T) {
 		shown := by.secret(t, "ns/shown", ecKey(), "a.example")
 		shown.Chain = append(shown.Chain, authorities(t, 1400)...)
 		r := newRig(t)
-		r.serve(t, envoy.Trust{Name: "ns/p/backend-ca", Authorities: by.pem()}, shown)
-		estimate := footprint.Cluster + footprint.TLS + footprint.Authorities(len(by.pem())) + footprint.Chain(len(shown.Chain))
+		r.serve(t, envoy.Trust{Name: "ns/p/backend-ca", Authorities: by.CertPEM()}, shown)
+		estimate := footprint.Cluster + footprint.TLS + footprint.Authorities(len(by.CertPEM())) + footprint.Chain(len(shown.Chain))
 		requireClusters(t, r, 40, estimate, func(i int) []model {
 			return secured(i, envoy.UpstreamTLS{Trust: "ns/p/backend-ca", Certificate: shown.Name})
 		})
@@ -152,7 +152,7 @@ func TestEachClusterHasItsCertificates(t *testing.T) {
 func authorities(t *testing.T, n int) (pem []byte) {
 	t.Helper()
 	for i := range n {
-		pem = append(pem, newAuthority(t, fmt.Sprintf("authority %d", i), nil).pem()...)
+		pem = append(pem, newAuthority(t, fmt.Sprintf("authority %d", i), nil).CertPEM()...)
 	}
 	return pem
 }

@@ -15,7 +15,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -23,62 +22,31 @@ import (
 	"time"
 
 	"aether.io/aether/internal/envoy"
+	"aether.io/aether/internal/test/keypair"
 )
 
 // authority signs certificates.
 type authority struct {
-	cert   *x509.Certificate
-	key    crypto.Signer
+	*keypair.Pair
 	parent *authority
 }
 
 func newAuthority(t *testing.T, name string, parent *authority) *authority {
 	t.Helper()
-	a := &authority{parent: parent}
-	a.key, _ = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	a.cert = a.issue(t, &x509.Certificate{
-		Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}, a.key, parent)
-	return a
-}
-
-func (a *authority) issue(t *testing.T, template *x509.Certificate, key crypto.Signer, by *authority) *x509.Certificate {
-	t.Helper()
-	template.SerialNumber, _ = rand.Int(rand.Reader, big.NewInt(1<<62))
-	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	parent, signer := template, key
-	if by != nil {
-		parent, signer = by.cert, by.key
+	if parent == nil {
+		return &authority{Pair: keypair.Authority(t, name, nil)}
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cert
-}
-
-func (a *authority) pem() []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
-}
-
-func (a *authority) pool() *x509.CertPool {
-	pool := x509.NewCertPool()
-	pool.AddCert(a.cert)
-	return pool
+	return &authority{keypair.Authority(t, name, parent.Pair), parent}
 }
 
 // leaf is a certificate with its chain up to, and without, the root.
 func (a *authority) leaf(t *testing.T, key crypto.Signer, usage x509.ExtKeyUsage, hosts ...string) tls.Certificate {
 	t.Helper()
-	out := tls.Certificate{PrivateKey: key, Certificate: [][]byte{a.issue(t, &x509.Certificate{
+	out := tls.Certificate{PrivateKey: key, Certificate: [][]byte{a.Sign(t, &x509.Certificate{
 		Subject: pkix.Name{CommonName: "leaf"}, DNSNames: hosts, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{usage},
-	}, key, a).Raw}}
+	}, key.Public()).Raw}}
 	for by := a; by.parent != nil; by = by.parent {
-		out.Certificate = append(out.Certificate, by.cert.Raw)
+		out.Certificate = append(out.Certificate, by.Cert.Raw)
 	}
 	return out
 }
@@ -140,7 +108,7 @@ func TestTheCertificateIsChosenByServerNameAndKey(t *testing.T) {
 		"a wildcard is of one label only":   {"x.y.wild.example", "first.example", x509.RSA},
 	} {
 		t.Run(name, func(t *testing.T) {
-			config := &tls.Config{RootCAs: root.pool(), ServerName: tc.sni, InsecureSkipVerify: tc.sni != "second.example"}
+			config := &tls.Config{RootCAs: root.Pool(), ServerName: tc.sni, InsecureSkipVerify: tc.sni != "second.example"}
 			leaf, n, err := shown(port, config)
 			if err != nil {
 				t.Fatal(err)
@@ -184,7 +152,7 @@ func TestOnlySoundVersionsAndCiphersAreTaken(t *testing.T) {
 		"ChaCha20 by ECDHE with RSA":      {onlyRSA, suite(tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256), true},
 		"AES-256-GCM by ECDHE with ECDSA": {usual, suite(tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384), true},
 	} {
-		tc.config.RootCAs, tc.config.ServerName = root.pool(), "a.example"
+		tc.config.RootCAs, tc.config.ServerName = root.Pool(), "a.example"
 		if _, _, err := shown(tc.port, tc.config); (err == nil) != tc.taken {
 			t.Errorf("%s: %v, want taken %v", name, err, tc.taken)
 		}
@@ -196,22 +164,16 @@ func TestClientsShowCertificatesThatVerify(t *testing.T) {
 	root := newAuthority(t, "root", nil)
 	clients, others := newAuthority(t, "clients", nil), newAuthority(t, "others", nil)
 	under := newAuthority(t, "under", clients)
-	r.serve(t, root.secret(t, "ns/cert", ecKey(), "a.example"), envoy.Trust{Name: "ns/gw/443/clients", Authorities: clients.pem()})
+	r.serve(t, root.secret(t, "ns/cert", ecKey(), "a.example"), envoy.Trust{Name: "ns/gw/443/clients", Authorities: clients.CertPEM()})
 	chain := func(optional bool) uint32 {
 		return everything(t, r, envoy.Listener{}, envoy.Chain{
 			Secrets: []string{"ns/cert"}, Clients: envoy.ClientCertificates{Trust: "ns/gw/443/clients", Optional: optional},
 		})
 	}
 	strict, lenient := chain(false), chain(true)
-	expired := func() tls.Certificate {
-		key := ecKey()
-		template := &x509.Certificate{SerialNumber: big.NewInt(9), NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(-time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
-		der, err := x509.CreateCertificate(rand.Reader, template, clients.cert, key.Public(), clients.key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
-	}()
+	expired := *keypair.New(t, &x509.Certificate{
+		NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(-time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}, clients.Pair).TLS()
 	for name, tc := range map[string]struct {
 		shows []tls.Certificate
 		taken bool
@@ -222,13 +184,13 @@ func TestClientsShowCertificatesThatVerify(t *testing.T) {
 		"one of another authority":               {[]tls.Certificate{others.leaf(t, ecKey(), x509.ExtKeyUsageClientAuth)}, false},
 		"one that is for servers":                {[]tls.Certificate{clients.leaf(t, ecKey(), x509.ExtKeyUsageServerAuth)}, false},
 		"one that has expired":                   {[]tls.Certificate{expired}, false},
-		"the authority's, without being its own": {[]tls.Certificate{{Certificate: [][]byte{clients.cert.Raw}, PrivateKey: others.key}}, false},
+		"the authority's, without being its own": {[]tls.Certificate{{Certificate: [][]byte{clients.Cert.Raw}, PrivateKey: others.Key}}, false},
 	} {
 		for port, taken := range map[uint32]bool{strict: tc.taken, lenient: true} {
 			if port == lenient && name[0] == 't' { // a proof that is false is no certificate at all
 				taken = false
 			}
-			client := clientFor(port, &tls.Config{RootCAs: root.pool(), Certificates: tc.shows}, true)
+			client := clientFor(port, &tls.Config{RootCAs: root.Pool(), Certificates: tc.shows}, true)
 			resp, err := client.Get(fmt.Sprintf("https://a.example:%d/", port))
 			if err == nil {
 				_ = resp.Body.Close()
@@ -251,10 +213,10 @@ func TestACertificateIsReplacedWhileConnectionsLive(t *testing.T) {
 	root, clients := newAuthority(t, "root", nil), newAuthority(t, "clients", nil)
 	mine := clients.leaf(t, ecKey(), x509.ExtKeyUsageClientAuth)
 	first := root.secret(t, "ns/cert", ecKey(), "a.example")
-	r.serve(t, first, envoy.Trust{Name: "ns/clients", Authorities: clients.pem()})
+	r.serve(t, first, envoy.Trust{Name: "ns/clients", Authorities: clients.CertPEM()})
 	port := everything(t, r, envoy.Listener{}, envoy.Chain{Secrets: []string{"ns/cert"}, Clients: envoy.ClientCertificates{Trust: "ns/clients"}})
 	config := func(own tls.Certificate) *tls.Config {
-		return &tls.Config{RootCAs: root.pool(), ServerName: "a.example", Certificates: []tls.Certificate{own}}
+		return &tls.Config{RootCAs: root.Pool(), ServerName: "a.example", Certificates: []tls.Certificate{own}}
 	}
 	var failed, sent atomic.Int64
 	stop := make(chan struct{})
@@ -310,7 +272,7 @@ func TestACertificateIsReplacedWhileConnectionsLive(t *testing.T) {
 	if get(theirs) {
 		t.Error("a client of an authority that is not there yet was served")
 	}
-	r.serve(t, envoy.Trust{Name: "ns/clients", Authorities: append(clients.pem(), more.pem()...)})
+	r.serve(t, envoy.Trust{Name: "ns/clients", Authorities: append(clients.CertPEM(), more.CertPEM()...)})
 	await(t, "the second authority", func() bool { return get(theirs) }, func() string { return r.get("/certs") })
 	at := sent.Load()
 	await(t, "more requests", func() bool { return sent.Load() > at+20 }, func() string { return fmt.Sprint(sent.Load()) })
@@ -319,6 +281,6 @@ func TestACertificateIsReplacedWhileConnectionsLive(t *testing.T) {
 	if failed.Load() > 0 {
 		t.Errorf("%d of %d requests failed", failed.Load(), sent.Load())
 	}
-	r.serve(t, envoy.Trust{Name: "ns/clients", Authorities: more.pem()})
+	r.serve(t, envoy.Trust{Name: "ns/clients", Authorities: more.CertPEM()})
 	await(t, "the first authority to be gone", func() bool { return !get(mine) }, func() string { return r.get("/certs") })
 }

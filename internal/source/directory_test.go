@@ -4,15 +4,10 @@ package source
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/big"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,6 +24,7 @@ import (
 	"aether.io/aether/internal/crd"
 	"aether.io/aether/internal/object"
 	"aether.io/aether/internal/source/disk"
+	"aether.io/aether/internal/test/keypair"
 	"aether.io/aether/internal/watermark"
 )
 
@@ -395,7 +391,7 @@ func TestMaterialThatNobodyCouldUseDoesNotReplaceWhatIsInUse(t *testing.T) {
 			return false
 		}
 	}
-	good := string(certificate(t))
+	good := string(keypair.New(t, &x509.Certificate{}, nil).CertPEM())
 	r.write("a.yaml", ca("damaged"))
 	r.start()
 	r.until("told that there is none", told("no PEM certificate"))
@@ -418,21 +414,6 @@ func TestMaterialThatNobodyCouldUseDoesNotReplaceWhatIsInUse(t *testing.T) {
 	r.remove("a.yaml")
 	r.until("told that it is gone", told(""))
 	r.want()
-}
-
-// certificate is one in PEM.
-func certificate(t *testing.T) []byte {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
 // Who renames a file and makes a mistake in it must not get the defaults instead.

@@ -2,22 +2,19 @@ package svid_test
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/big"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"aether.io/aether/internal/svid"
+	"aether.io/aether/internal/test/keypair"
 )
 
 func TestTokenIsNeverPrinted(t *testing.T) {
@@ -55,20 +52,7 @@ func TestTokenIsNeverPrinted(t *testing.T) {
 
 func root(t testing.TB, notAfter time.Time) *x509.Certificate {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tmpl := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: notAfter, IsCA: true, BasicConstraintsValid: true}
-	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cert
+	return keypair.New(t, &x509.Certificate{NotAfter: notAfter, IsCA: true, BasicConstraintsValid: true}, nil).Cert
 }
 
 func TestBundleIsASet(t *testing.T) {

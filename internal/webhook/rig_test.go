@@ -3,18 +3,14 @@ package webhook
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -29,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"aether.io/aether/internal/meshconfig"
+	"aether.io/aether/internal/test/keypair"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -41,59 +38,28 @@ const (
 // authority signs certificates for host.
 type authority struct {
 	testing.TB
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
+	*keypair.Pair
 }
 
 func newAuthority(t testing.TB) authority {
 	t.Helper()
-	a := authority{TB: t, key: newKey(t)}
-	tmpl := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: rand.Text()}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		BasicConstraintsValid: true, IsCA: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	a.cert = a.sign(tmpl, tmpl, a.key)
-	return a
-}
-
-func newKey(t testing.TB) *ecdsa.PrivateKey {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
-
-func (a authority) sign(tmpl, parent *x509.Certificate, of *ecdsa.PrivateKey) *x509.Certificate {
-	a.Helper()
-	der, err := x509.CreateCertificate(rand.Reader, tmpl, parent, of.Public(), a.key)
-	if err != nil {
-		a.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		a.Fatal(err)
-	}
-	return cert
+	return authority{t, keypair.Authority(t, rand.Text(), nil)}
 }
 
 // issue makes a certificate for host.
 func (a authority) issue(notAfter time.Time) *tls.Certificate {
 	a.Helper()
-	key := newKey(a)
-	leaf := a.sign(&x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), NotBefore: time.Now().Add(-time.Hour), NotAfter: notAfter, DNSNames: []string{host},
+	return keypair.New(a, &x509.Certificate{
+		NotAfter: notAfter, DNSNames: []string{host},
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}, a.cert, key)
-	return &tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key, Leaf: leaf}
+	}, a.Pair).TLS()
 }
 
 // pool is of this authority and others.
 func (a authority) pool(others ...authority) *x509.CertPool {
-	p := x509.NewCertPool()
-	for _, one := range append(others, a) {
-		p.AddCert(one.cert)
+	p := a.Pool()
+	for _, one := range others {
+		p.AddCert(one.Cert)
 	}
 	return p
 }

@@ -3,24 +3,20 @@
 package backends_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
+
+	"aether.io/aether/internal/test/keypair"
 )
 
 // seen is what a backend saw of a request.
@@ -86,43 +82,13 @@ func serve(t *testing.T, name string, h2 bool, config *tls.Config) *server {
 
 // authority signs certificates.
 type authority struct {
-	t    *testing.T
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	pem  string
+	t *testing.T
+	*keypair.Pair
 }
 
 func newAuthority(t *testing.T, name string) *authority {
 	t.Helper()
-	a := &authority{t: t}
-	a.cert, a.key, a.pem = a.issue(&x509.Certificate{
-		Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	})
-	return a
-}
-
-// issue signs by a's key, or by the new one if a has none yet.
-func (a *authority) issue(template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey, string) {
-	a.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	template.SerialNumber = big.NewInt(time.Now().UnixNano())
-	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	parent, signer := a.cert, a.key
-	if parent == nil {
-		parent, signer = template, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return cert, key, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	return &authority{t, keypair.Authority(t, name, nil)}
 }
 
 // server is a configuration with a certificate of these names, hosts or URIs.
@@ -136,27 +102,22 @@ func (a *authority) server(names ...string) *tls.Config {
 			template.DNSNames = append(template.DNSNames, n)
 		}
 	}
-	cert, key, _ := a.issue(template)
-	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{cert.Raw}, PrivateKey: key}}, MinVersion: tls.VersionTLS12}
+	return &tls.Config{Certificates: []tls.Certificate{*keypair.New(a.t, template, a.Pair).TLS()}, MinVersion: tls.VersionTLS12}
 }
 
 // client is a Secret with a client certificate.
 func (a *authority) client(secret, name string) string {
 	a.t.Helper()
-	_, key, chain := a.issue(&x509.Certificate{Subject: pkix.Name{CommonName: name}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, KeyUsage: x509.KeyUsageDigitalSignature})
-	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	own := keypair.New(a.t, &x509.Certificate{Subject: pkix.Name{CommonName: name}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, KeyUsage: x509.KeyUsageDigitalSignature}, a.Pair)
 	return fmt.Sprintf("---\napiVersion: v1\nkind: Secret\nmetadata: {name: %s}\ntype: kubernetes.io/tls\nstringData:\n  tls.crt: |\n%s  tls.key: |\n%s",
-		secret, indent(chain), indent(string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}))))
+		secret, indent(string(own.CertPEM())), indent(string(own.KeyPEM(a.t))))
 }
 
 // configMap holds the certificates of authorities.
 func configMap(name string, list ...*authority) string {
 	text := ""
 	for _, a := range list {
-		text += a.pem
+		text += string(a.CertPEM())
 	}
 	return fmt.Sprintf("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\ndata:\n  ca.crt: |\n%s", name, indent(text))
 }

@@ -4,7 +4,6 @@ package backends_test
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -74,7 +73,7 @@ func TestTLSToBackends(t *testing.T) {
 		},
 	}
 	bundle := filepath.Join(t.TempDir(), "bundle.pem")
-	if err := os.WriteFile(bundle, []byte(machine.pem), 0o600); err != nil {
+	if err := os.WriteFile(bundle, machine.CertPEM(), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	servers := map[string]*server{}
@@ -112,8 +111,7 @@ func TestTLSToBackends(t *testing.T) {
 // TestAGatewaysCertificateIsShownByThatGatewayAlone: both are served by one proxy.
 func TestAGatewaysCertificateIsShownByThatGatewayAlone(t *testing.T) {
 	ours := newAuthority(t, "ours")
-	pool := x509.NewCertPool()
-	pool.AddCert(ours.cert)
+	pool := ours.Pool()
 	asks, demands := ours.server("right.test"), ours.server("right.test")
 	asks.ClientAuth, asks.ClientCAs = tls.VerifyClientCertIfGiven, pool
 	demands.ClientAuth, demands.ClientCAs = tls.RequireAndVerifyClientCert, pool

@@ -23,6 +23,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"aether.io/aether/internal/object"
+	"aether.io/aether/internal/test/keypair"
 )
 
 // parameters pins how routes are cut into scopes, and adds what is given.
@@ -147,13 +148,13 @@ spec:
 		gateway("", `  - {name: several, port: 443, protocol: HTTPS, hostname: "*.example", tls: {certificateRefs: [{name: a}, {name: b, namespace: vault}, {name: c}]}}
   - {name: steady, port: 443, protocol: HTTPS, hostname: steady.test, tls: {certificateRefs: [{name: a}]}}
 `), route("infra", "a", "name: web", "", "a"))
-	trusted := func(host string) *tls.Config { return &tls.Config{RootCAs: root.pool(), ServerName: host} }
+	trusted := func(host string) *tls.Config { return &tls.Config{RootCAs: root.Pool(), ServerName: host} }
 	stop := w.load(443, func() *tls.Config { return trusted("a.example") }, "a.example", "a")
 
 	for range 5 {
 		next := issue(t, root, "b.example")
 		w.apply(next.secret("vault", "b"))
-		w.eventually("the next certificate", next.cert.SerialNumber.String(), func() (string, error) { return w.shown(443, trusted("b.example")) })
+		w.eventually("the next certificate", next.Cert.SerialNumber.String(), func() (string, error) { return w.shown(443, trusted("b.example")) })
 	}
 	key := object.Key{Kind: object.Gateway, Namespace: "infra", Name: "web"}
 	resolved := func(section string) string {
@@ -174,7 +175,7 @@ spec:
 		"a certificate that does not match its key": {
 			func() {
 				p, q := issue(t, root, "b.example"), issue(t, root, "b.example")
-				w.apply((&pair{cert: p.cert, key: q.key}).secret("vault", "b"))
+				w.apply((&pair{&keypair.Pair{Cert: p.Cert, Key: q.Key}}).secret("vault", "b"))
 			},
 			func() { w.apply(issue(t, root, "b.example").secret("vault", "b")) }, "InvalidCertificateRef", "a",
 		},
@@ -232,7 +233,7 @@ func TestClientsAreVerifiedByPort(t *testing.T) {
   - {name: plain, port: 80, protocol: HTTP}
 `), route("infra", "a", "name: web", "", "a"))
 	ask := func(port uint32, client *pair) string {
-		config := &tls.Config{RootCAs: root.pool(), ServerName: "a.example"}
+		config := &tls.Config{RootCAs: root.Pool(), ServerName: "a.example"}
 		if client != nil {
 			config.Certificates = client.client()
 		}
@@ -299,7 +300,7 @@ func TestANeighboursCertificateHoldsNobodyBack(t *testing.T) {
 		for _, host := range []string{"b.example", "a.example"} { // the listener still changes
 			w.apply(own(host))
 			w.eventually(what+": "+host, "a", func() (string, error) {
-				got, _, err := answer(w.client(443, &tls.Config{RootCAs: root.pool(), ServerName: host}), host)
+				got, _, err := answer(w.client(443, &tls.Config{RootCAs: root.Pool(), ServerName: host}), host)
 				return got, err
 			})
 		}
@@ -335,11 +336,11 @@ func TestListenerSetsComeGoAndTakeOver(t *testing.T) {
 		}
 		secure := func(sni, host string) func() (string, error) {
 			return func() (string, error) {
-				got, _, err := answer(w.client(443, &tls.Config{ServerName: sni, RootCAs: root.pool()}), host)
+				got, _, err := answer(w.client(443, &tls.Config{ServerName: sni, RootCAs: root.Pool()}), host)
 				return got, err
 			}
 		}
-		stop := w.load(443, func() *tls.Config { return &tls.Config{ServerName: "gw.example", RootCAs: root.pool()} }, "gw.example", "gw")
+		stop := w.load(443, func() *tls.Config { return &tls.Config{ServerName: "gw.example", RootCAs: root.Pool()} }, "gw.example", "gw")
 		all := func(when string, want map[string]string) {
 			t.Helper()
 			for what, see := range map[string]func() (string, error){
@@ -441,9 +442,9 @@ func TestTheClientPolicyActs(t *testing.T) {
 	w.eventually("accepted, and of a peer that is not trusted", "127.0.0.1", told(header, "6.6.6.6"))
 
 	w.apply(parameters("Auto", `, clients: {tls: {minVersion: "1.3"}}`))
-	old := &tls.Config{RootCAs: root.pool(), ServerName: "a.example", MaxVersion: tls.VersionTLS12}
+	old := &tls.Config{RootCAs: root.Pool(), ServerName: "a.example", MaxVersion: tls.VersionTLS12}
 	w.eventually("TLS 1.2 refused", "an error", func() (string, error) { return w.shown(443, old) })
-	if _, err := w.shown(443, &tls.Config{RootCAs: root.pool(), ServerName: "a.example"}); err != nil {
+	if _, err := w.shown(443, &tls.Config{RootCAs: root.Pool(), ServerName: "a.example"}); err != nil {
 		t.Errorf("TLS 1.3: %v", err)
 	}
 	w.apply(parameters("Auto", `, clients: {connectionLimit: 2}`))

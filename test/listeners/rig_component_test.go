@@ -6,9 +6,6 @@ package listeners_test
 
 import (
 	"context"
-	"crypto"
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
@@ -18,7 +15,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -36,6 +32,7 @@ import (
 	"aether.io/aether/internal/source/material"
 	"aether.io/aether/internal/test/admit"
 	"aether.io/aether/internal/test/dataplane"
+	"aether.io/aether/internal/test/keypair"
 )
 
 const patience = time.Minute
@@ -212,10 +209,7 @@ spec:
 }
 
 // pair is a certificate with its key.
-type pair struct {
-	cert *x509.Certificate
-	key  crypto.Signer
-}
+type pair struct{ *keypair.Pair }
 
 func issue(t *testing.T, by *pair, hosts ...string) *pair {
 	t.Helper()
@@ -225,58 +219,28 @@ func issue(t *testing.T, by *pair, hosts ...string) *pair {
 // issueOdd makes a certificate that is odd in some way.
 func issueOdd(t *testing.T, by *pair, odd func(*x509.Certificate), hosts ...string) *pair {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	serial, _ := rand.Int(rand.Reader, big.NewInt(1<<62))
-	template := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: serial.String()}, DNSNames: hosts,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: by == nil, BasicConstraintsValid: true,
-	}
+	template := &x509.Certificate{Subject: pkix.Name{CommonName: rand.Text()}, DNSNames: hosts, IsCA: by == nil, BasicConstraintsValid: true}
 	odd(template)
-	p := &pair{key: key}
 	if by == nil {
-		by = &pair{cert: template, key: key}
+		by = &pair{}
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, by.cert, key.Public(), by.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if p.cert, err = x509.ParseCertificate(der); err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return &pair{keypair.New(t, template, by.Pair)}
 }
 
-func (p *pair) pem() []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.cert.Raw})
-}
-
-func (p *pair) pool() *x509.CertPool {
-	pool := x509.NewCertPool()
-	pool.AddCert(p.cert)
-	return pool
-}
-
-func (p *pair) client() []tls.Certificate {
-	return []tls.Certificate{{Certificate: [][]byte{p.cert.Raw}, PrivateKey: p.key}}
-}
+func (p *pair) client() []tls.Certificate { return []tls.Certificate{*p.TLS()} }
 
 func (p *pair) secret(namespace, name string) string {
-	der, err := x509.MarshalPKCS8PrivateKey(p.key)
+	key, err := x509.MarshalPKCS8PrivateKey(p.Key)
 	if err != nil {
 		panic(err)
 	}
-	key := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 	return fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: %s, namespace: %s}\ntype: kubernetes.io/tls\ndata: {tls.crt: %s, tls.key: %s}\n",
-		name, namespace, base64.StdEncoding.EncodeToString(p.pem()), base64.StdEncoding.EncodeToString(key))
+		name, namespace, base64.StdEncoding.EncodeToString(p.CertPEM()), base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})))
 }
 
 func (p *pair) configMap(namespace, name string) string {
 	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: %s}\ndata:\n  ca.crt: |\n    %s\n",
-		name, namespace, strings.ReplaceAll(strings.TrimSpace(string(p.pem())), "\n", "\n    "))
+		name, namespace, strings.ReplaceAll(strings.TrimSpace(string(p.CertPEM())), "\n", "\n    "))
 }
 
 // client connects to one port, whatever is asked for. Without config it speaks plain HTTP/1.

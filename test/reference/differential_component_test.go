@@ -9,6 +9,7 @@ package reference_test
 
 import (
 	"bytes"
+	"crypto/x509"
 	"flag"
 	"fmt"
 	"maps"
@@ -28,6 +29,7 @@ import (
 	"aether.io/aether/internal/test/admit"
 	"aether.io/aether/internal/test/dataplane"
 	"aether.io/aether/internal/test/instance"
+	"aether.io/aether/internal/test/keypair"
 	"aether.io/aether/test/reference"
 )
 
@@ -89,8 +91,8 @@ func newRig(t *testing.T) *rig {
 	if r.graph, err = routing.New(routing.Config{ControllerName: controller, ReleaseNamespace: release, Address: "127.0.0.1"}); err != nil {
 		t.Fatal(err)
 	}
-	cert, key := certificate(t)
-	r.shared = r.admit(world(addresses, port, cert, key))
+	own := keypair.New(t, &x509.Certificate{DNSNames: []string{"*.test"}}, nil) // for every host that the sets use
+	r.shared = r.admit(world(addresses, port, own.CertPEM(), own.KeyPEM(t)))
 	return r
 }
 

@@ -1,12 +1,7 @@
 package material_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
-	"encoding/pem"
-	"math/big"
 	"strings"
 	"testing"
 
@@ -15,6 +10,7 @@ import (
 
 	"aether.io/aether/internal/object"
 	"aether.io/aether/internal/source/material"
+	"aether.io/aether/internal/test/keypair"
 )
 
 func TestOnlyWhatCanBeUsedReplacesWhatIsInUse(t *testing.T) {
@@ -64,21 +60,6 @@ type pair struct{ Cert, Key string }
 
 func newPair(t *testing.T) pair {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
-	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pair{
-		Cert: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})),
-		Key:  string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})),
-	}
+	p := keypair.New(t, &x509.Certificate{}, nil)
+	return pair{Cert: string(p.CertPEM()), Key: string(p.KeyPEM(t))}
 }

@@ -2,9 +2,6 @@ package spire_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"math/big"
@@ -20,47 +17,21 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"aether.io/aether/internal/test/keypair"
 )
 
 const id = "spiffe://spire.test/ns/aether-system/sa/aether-controller"
 
 // authority signs as SPIRE's server does.
-type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
+type authority struct{ *keypair.Pair }
 
 func newAuthority(t *testing.T) authority {
 	t.Helper()
-	key := newKey(t)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{Organization: []string{"SPIFFE"}}, URIs: []*url.URL{{Scheme: "spiffe", Host: "spire.test"}},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+	return authority{keypair.New(t, &x509.Certificate{
+		Subject: pkix.Name{Organization: []string{"SPIFFE"}}, URIs: []*url.URL{{Scheme: "spiffe", Host: "spire.test"}},
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
-	}
-	return authority{sign(t, template, template, &key.PublicKey, key), key}
-}
-
-func newKey(t *testing.T) *ecdsa.PrivateKey {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
-
-func sign(t *testing.T, template, parent *x509.Certificate, public *ecdsa.PublicKey, by *ecdsa.PrivateKey) *x509.Certificate {
-	t.Helper()
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, public, by)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cert
+	}, nil)}
 }
 
 // svid is an SVID with the DNS names, and the roots as the bundle.
@@ -70,20 +41,15 @@ func (a authority) svid(t *testing.T, serial int64, notAfter time.Time, roots []
 	if err != nil {
 		t.Fatal(err)
 	}
-	key := newKey(t)
-	leaf := sign(t, &x509.Certificate{
-		SerialNumber: big.NewInt(serial), URIs: []*url.URL{uri}, DNSNames: names, NotBefore: a.cert.NotBefore, NotAfter: notAfter,
+	leaf := keypair.New(t, &x509.Certificate{
+		SerialNumber: big.NewInt(serial), URIs: []*url.URL{uri}, DNSNames: names, NotAfter: notAfter,
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}, a.cert, &key.PublicKey, a.key)
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, a.Pair)
 	var bundle []byte
 	for _, r := range roots {
-		bundle = append(bundle, r.cert.Raw...)
+		bundle = append(bundle, r.Cert.Raw...)
 	}
-	return &workload.X509SVID{SpiffeId: id, X509Svid: leaf.Raw, X509SvidKey: der, Bundle: bundle}
+	return &workload.X509SVID{SpiffeId: id, X509Svid: leaf.Cert.Raw, X509SvidKey: leaf.KeyDER(t), Bundle: bundle}
 }
 
 // agent is SPIRE's, as far as X.509 SVIDs go: each answer that it is given is sent to whom is
