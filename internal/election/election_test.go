@@ -202,7 +202,7 @@ func TestTheLeaseOfADeadOneEnds(t *testing.T) {
 		h.lease.set(false)
 		b := h.stand("b")
 		h.want()
-		pass(election.DefaultLease + 2*election.DefaultRetry)
+		pass(election.DefaultLease + 3*election.DefaultRetry) // the next try is up to 2.2 times DefaultRetry away
 		h.want("b")
 		h.end(b)
 	})
