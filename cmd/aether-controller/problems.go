@@ -25,7 +25,8 @@ const mostNamed = 5
 // problems is what is wrong with the manifests and with the controller itself at present.
 // New ones are told once.
 type problems struct {
-	dir     string // of the manifests
+	dir     string // of the manifests; empty: they are a cluster's
+	release string // namespace
 	moments *journal.Journal
 	log     *slog.Logger
 
@@ -37,6 +38,7 @@ type problems struct {
 	overlap  []source.Problem          // at most one
 	exports  []source.Problem          // at most one
 	memory   map[string]source.Problem // of what is left to the next process, by place
+	ahead    []source.Problem          // at most one
 	trust    []source.Problem          // one for each place of a trust bundle that is taken
 }
 
@@ -255,5 +257,5 @@ func (p *problems) get() []source.Problem {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	memory := slices.SortedFunc(maps.Values(p.memory), func(a, b source.Problem) int { return strings.Compare(a.Object, b.Object) })
-	return slices.Concat([]source.Problem{}, p.ca, p.overlap, p.lease, p.claims, p.trust, p.exports, memory, p.manifest)
+	return slices.Concat([]source.Problem{}, p.ca, p.overlap, p.lease, p.claims, p.ahead, p.trust, p.exports, memory, p.manifest)
 }

@@ -186,3 +186,26 @@ func TestACollectorIsAProblemUntilItIsMendedAndToldOnce(t *testing.T) {
 		t.Errorf("told %q, want %q", got, want)
 	}
 }
+
+func TestProxiesThatAreAheadAreAProblemThatNamesWhatHelps(t *testing.T) {
+	p := newProblems()
+	p.release = "edge"
+	p.setAhead([]string{"a"})
+	p.setAhead([]string{"a", "b", "c", "d", "e", "f", "g"})
+	list := p.get()
+	if len(list) != 1 {
+		t.Fatalf("problems %v, want one", list)
+	}
+	for _, words := range []string{"a, b, c, d, e and 2 more", "aetherctl discovery reset-epoch --release-namespace edge"} {
+		if !strings.Contains(list[0].String(), words) {
+			t.Errorf("%s: want %q in it", list[0], words)
+		}
+	}
+	p.setAhead(nil)
+	if list := p.get(); len(list) > 0 {
+		t.Errorf("problems %v when nobody is ahead", list)
+	}
+	if got := p.kinds(); len(got) != 2 || !strings.HasPrefix(got[0], "problem ") || !strings.HasPrefix(got[1], "mended ") {
+		t.Errorf("told %q", got)
+	}
+}

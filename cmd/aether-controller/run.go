@@ -16,6 +16,7 @@ import (
 	"aether.io/aether/internal/changelog"
 	"aether.io/aether/internal/claim"
 	"aether.io/aether/internal/delivery/verdict"
+	"aether.io/aether/internal/discovery/ahead"
 	"aether.io/aether/internal/discovery/bootstrap"
 	"aether.io/aether/internal/discovery/server"
 	"aether.io/aether/internal/event"
@@ -64,6 +65,7 @@ type controller struct {
 	ca       *ca.Authority
 	issuer   *bootstrap.Server
 	streams  *server.Server
+	ahead    *ahead.Watch
 	problems *problems
 	bundles  bundles
 	replicas *replicas
@@ -114,7 +116,7 @@ func serve(ctx context.Context, f flags, log *slog.Logger, metrics *prometheus.R
 	if c.replicas, err = newReplicas(f.releaseNamespace); err != nil {
 		return fmt.Errorf("name of this host: %w", err)
 	}
-	c.problems = &problems{dir: f.directory, moments: c.moments, log: c.log}
+	c.problems = &problems{dir: f.directory, release: f.releaseNamespace, moments: c.moments, log: c.log}
 	for _, make := range []func() error{c.makePlatform, c.makeIdentity, c.makeRouting, c.makeDiscovery, c.makeWebhook} {
 		if err := make(); err != nil {
 			return err
@@ -136,6 +138,7 @@ func serve(ctx context.Context, f flags, log *slog.Logger, metrics *prometheus.R
 		{Name: "delivery of telemetry", Run: c.delivery.Run},
 		{Name: "bootstrap listener", Run: c.serveBootstrap},
 		{Name: "stream listener", Run: c.serveStreams},
+		{Name: "proxies that are ahead", Run: c.ahead.Run},
 	}, c.platform.parts...)...)
 }
 
@@ -212,11 +215,16 @@ func (c *controller) makeDiscovery() error {
 	if err != nil {
 		return err
 	}
+	if c.ahead, err = ahead.New(ahead.Config{OnChange: c.problems.setAhead, Help: c.problems.aheadHelp(), Log: c.log, Registerer: c.metrics}); err != nil {
+		return err
+	}
 	c.streams, err = server.New(server.Config{
 		TrustDomain: domain,
 		Authorizer:  server.Rule{TrustDomain: domain, ReleaseNamespace: c.f.releaseNamespace, Gateways: c.pipeline},
 		Subscribe: func(ctx context.Context, s scope.Scope, p fleet.Peer, have snapshot.Have, superseded func()) (server.Subscription, error) {
-			return c.world.Subscribe(ctx, s, p, have, superseded)
+			sub, err := c.world.Subscribe(ctx, s, p, have, superseded)
+			c.ahead.Note(p.ID, err)
+			return sub, err
 		},
 		Calls: c.exports.Openings(trace.SpanKindServer), Tracer: c.exports.Tracer("aether.io/aether/internal/discovery"),
 		Proxies: c.world.Proxies, Log: c.log, Registerer: c.metrics,

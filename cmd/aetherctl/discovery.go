@@ -33,8 +33,8 @@ func resetEpochCommand() *cobra.Command {
 
 A proxy never goes back to what an API server had earlier: of a controller that is behind it, it takes nothing.
 Controllers notice a restore by themselves and raise the epoch, which supersedes all positions of before. If none of them
-has lived through the restore, none notices: proxies serve what they have and are Disconnected, and controllers log of their
-streams that they are "behind what the subscriber has already seen".
+has lived through the restore, none notices: proxies serve what they have and are Disconnected, and "aetherctl status", a
+warning in the controllers' logs and the metric coxswain_discovery_clients_ahead say that there are proxies ahead of them.
 
 This raises the epoch. Without --yes it says what it would do, and does nothing.`,
 		Args: cobra.NoArgs,
