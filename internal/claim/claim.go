@@ -70,6 +70,9 @@ type Claim struct {
 	c    Config
 	seen map[id]sight        // of Run's goroutine: when each Lease was last seen to be renewed
 	able map[question]answer // of Run's goroutine: what is known of others' rights
+	// fresh, of Run's goroutine, is that the claim was seen not to be held, and this process has
+	// not acted since.
+	fresh bool
 
 	mu      sync.Mutex // guards what follows
 	held    bool
@@ -201,6 +204,9 @@ func (c *Claim) look(ctx context.Context) error {
 // step writes what is to be written by what was listed, or else says whether the claim is held.
 // again says that it is to be listed once more: something was written, by this replica or another.
 func (c *Claim) step(ctx context.Context, all listed) (again bool, err error) {
+	if all.own == nil || !all.own.entry.Holds {
+		c.fresh = true
+	}
 	if all.own == nil {
 		if err := c.c.Store.Create(ctx, c.lease()); err != nil && !apierrors.IsAlreadyExists(err) {
 			return false, fmt.Errorf("make Lease of this release: %w", err)
@@ -208,10 +214,17 @@ func (c *Claim) step(ctx context.Context, all listed) (again bool, err error) {
 		return true, nil
 	}
 	entries := all.entries
-	if all.own.entry.Holds {
+	if all.own.entry.Holds && !c.fresh {
 		entries = c.proven(entries)
 	}
 	rivals := rivals(entries, c.c.Namespace, c.c.Watches)
+	if acting := holders(entries, c.c.Namespace, c.c.Watches); c.fresh && all.own.entry.Holds && len(rivals) == 0 && len(acting) > 0 {
+		// Both were marked by what was listed before: of two that begin within a second each may have
+		// missed the other. To mark, then to list, and then not to act beside one that is marked, leaves
+		// one of them at most. This one is the older: it stays marked, so the other gives way when it looks.
+		c.set(false, &OverlapError{Rivals: acting})
+		return false, c.renew(ctx, all.own)
+	}
 	if len(rivals) > 0 {
 		c.set(false, &OverlapError{Rivals: rivals}) // before others may take it to be so
 	}
@@ -223,6 +236,7 @@ func (c *Claim) step(ctx context.Context, all listed) (again bool, err error) {
 		return holds, err // who waits need not look whether it does
 	}
 	if len(rivals) == 0 {
+		c.fresh = false
 		c.set(true, nil)
 	}
 	if err := c.renew(ctx, all.own); err != nil {

@@ -58,13 +58,28 @@ func rivals(all []entry, namespace string, watches Watches) []Rival {
 			ours = append(ours, e)
 		}
 	}
+	free := slices.DeleteFunc(slices.Clone(all), func(e entry) bool { return stuck(all, e) })
+	return others(free, namespace, watches, func(other entry, i item) bool {
+		mine, have := best(ours, i)
+		return !have || before(mine, other) > 0
+	})
+}
+
+// holders is which releases hold something of what the one in namespace is to watch.
+func holders(all []entry, namespace string, watches Watches) []Rival {
+	return others(all, namespace, watches, func(other entry, _ item) bool { return other.Holds })
+}
+
+// others is which releases but the one in namespace have an entry with something of what it is to
+// watch for which has is true, sorted.
+func others(all []entry, namespace string, watches Watches, has func(entry, item) bool) []Rival {
 	by := map[string]*Rival{}
 	for _, other := range all {
-		if other.Namespace == namespace || stuck(all, other) {
+		if other.Namespace == namespace {
 			continue
 		}
 		for _, i := range common(watches, other.Watches) {
-			if mine, have := best(ours, i); have && before(mine, other) <= 0 {
+			if !has(other, i) {
 				continue
 			}
 			r := by[other.Namespace]
