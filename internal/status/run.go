@@ -82,7 +82,9 @@ func (e *Engine) look() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for k := range e.waiting { // those that count are looked at when their numbers differ
-		if en := e.entries[k]; e.pulsed && len(en.marks) == 0 || en.late && !now.Before(e.patience(en)) {
+		switch en := e.entries[k]; {
+		case en.queued: // it is looked at when its turn comes
+		case e.pulsed && len(en.marks) == 0, en.late && !now.Before(e.patience(en)):
 			e.dirty[k] = true
 		}
 	}

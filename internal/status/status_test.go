@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -84,6 +85,13 @@ func (e *edge) set(v fleet.Verdict) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.verdict = v
+}
+
+// writes is how often something was written.
+func (e *edge) writes() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.written)
 }
 
 func (e *edge) last(t *testing.T) status.Document {
@@ -203,12 +211,12 @@ func TestPatienceMakesTheUsualCaseOneWrite(t *testing.T) {
 // meanwhile has something happen while an engine asks what proxies run.
 type meanwhile struct {
 	*edge
-	happens func()
+	happens atomic.Pointer[func()] // once
 }
 
 func (m *meanwhile) Verdict(s scope.Scope, names []resource.Name, port uint32) fleet.Verdict {
-	if m.happens != nil {
-		m.happens()
+	if happens := m.happens.Swap(nil); happens != nil {
+		(*happens)()
 	}
 	return m.edge.Verdict(s, names, port)
 }
@@ -226,19 +234,17 @@ func TestPatienceIsNotSpentOnWhatWasBefore(t *testing.T) {
 		go func() { done <- en.Run(ctx) }()
 		en.Update([]routing.Status{routeStatus(1)})
 		pass(status.DefaultPatience - time.Millisecond)
-		m.happens = func() {
-			m.happens = nil
-			en.Update([]routing.Status{routeStatus(2)})
-		}
+		update := func() { en.Update([]routing.Status{routeStatus(2)}) }
+		m.happens.Store(&update)
 		pass(status.DefaultPatience / 2)
-		if n := len(m.written); n != 1 || m.last(t).Generation != 1 {
+		if n := m.writes(); n != 1 || m.last(t).Generation != 1 {
 			t.Errorf("%d writes, want one of generation 1", n)
 		}
 		m.set(live)
 		en.Pulse()
 		lull()
-		if c := routeCondition(t, m.last(t)); len(m.written) != 2 || c.Status != metav1.ConditionTrue || c.ObservedGeneration != 2 {
-			t.Errorf("%d writes, the last %+v", len(m.written), c)
+		if c := routeCondition(t, m.last(t)); m.writes() != 2 || c.Status != metav1.ConditionTrue || c.ObservedGeneration != 2 {
+			t.Errorf("%d writes, the last %+v", m.writes(), c)
 		}
 		cancel()
 		<-done

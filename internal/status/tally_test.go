@@ -147,13 +147,6 @@ func (c *crowd) want(t *testing.T, when, want string) {
 	}
 }
 
-// writes is how often something was written.
-func (c *crowd) writes() int {
-	c.edge.mu.Lock()
-	defer c.edge.mu.Unlock()
-	return len(c.written)
-}
-
 // runs says which pods there are.
 func (c *crowd) runs(pods ...fleet.Pod) {
 	c.mu.Lock()
