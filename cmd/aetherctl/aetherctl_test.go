@@ -85,14 +85,15 @@ func TestUsageErrorsSayWhatToDo(t *testing.T) {
 		"discovery reset":                      "did you mean reset-epoch?",
 		"config get -o xml":                    "json and yaml",
 	} {
-		t.Run(args, func(t *testing.T) {
-			cmd := root()
-			cmd.SetArgs(strings.Fields(args))
-			cmd.SetOut(new(bytes.Buffer))
-			if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("got %v, want a sentence with %q", err, want)
-			}
-		})
+		t.Run(args, func(t *testing.T) { refused(t, args, want) })
+	}
+}
+
+// refused runs aetherctl with arguments that it must not take, and say why.
+func refused(t *testing.T, args, want string) {
+	t.Helper()
+	if out, _, err := try(t, "", strings.Fields(args)...); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %s %v, want a sentence with %q", out, err, want)
 	}
 }
 

@@ -24,14 +24,7 @@ func TestWhoIsAskedIsSaidByFlagsOrByWhatThereIs(t *testing.T) {
 		"get proxies --kubeconfig /nonexistent":    "kubeconfig: ",
 		"get proxies --context a --state-dir /tmp": "give one",
 	} {
-		t.Run(args, func(t *testing.T) {
-			cmd := root()
-			cmd.SetArgs(strings.Fields(args))
-			cmd.SetOut(new(bytes.Buffer))
-			if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("got %v, want a sentence with %q", err, want)
-			}
-		})
+		t.Run(args, func(t *testing.T) { refused(t, args, want) })
 	}
 }
 

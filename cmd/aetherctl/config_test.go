@@ -191,10 +191,6 @@ func TestConfigGetRefusesWhatIsNoNamespace(t *testing.T) {
 		"Shop/default": "aetherctl config get shop",
 		"shop_1":       `"shop_1" is not the name of a namespace`,
 	} {
-		cmd := root()
-		cmd.SetArgs([]string{"config", "get", arg, "--state-dir", t.TempDir()})
-		if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: got %v, want %q", arg, err, want)
-		}
+		refused(t, "config get "+arg+" --state-dir "+t.TempDir(), want)
 	}
 }

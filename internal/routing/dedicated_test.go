@@ -28,6 +28,11 @@ func newFronted(t *testing.T) *replica {
 	t.Helper()
 	config := testConfig()
 	config.Fronts = true
+	return newConfigured(t, config)
+}
+
+func newConfigured(t *testing.T, config Config) *replica {
+	t.Helper()
 	g, err := New(config)
 	if err != nil {
 		t.Fatal(err)

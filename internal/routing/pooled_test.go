@@ -19,11 +19,7 @@ func newPooled(t *testing.T) *replica {
 	t.Helper()
 	config := testConfig()
 	config.Pooled = true
-	g, err := New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &replica{t: t, graph: g, worlds: map[scope.Scope]map[resource.Name]*resource.Resource{}, statuses: map[object.Key]Status{}}
+	return newConfigured(t, config)
 }
 
 func (r *replica) listener() *resource.Resource {

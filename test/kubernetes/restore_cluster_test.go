@@ -4,7 +4,6 @@ package kubernetes_test
 
 import (
 	"context"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -80,20 +79,7 @@ func (r *rig) aetherctl() func(args ...string) (string, error) {
 
 // metric reads a metric of the controller that has no labels.
 func (r *rig) metric(ctx context.Context, port int, name string) string {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.at(port)+"/metrics", http.NoBody)
-	if err != nil {
-		return ""
-	}
-	resp, err := r.client.Do(req)
-	if err != nil {
-		return ""
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return ""
-	}
-	_, after, _ := strings.Cut(string(text), "\n"+name+" ")
+	_, after, _ := strings.Cut(r.page(ctx, port, "/metrics"), "\n"+name+" ")
 	value, _, _ := strings.Cut(after, "\n")
 	return strings.TrimSpace(value)
 }
