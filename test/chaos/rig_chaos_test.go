@@ -32,13 +32,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	machine.Main()
-	if len(os.Args) == 3 && os.Args[1] == cluster.Balancer {
-		if err := cluster.Balance(context.Background(), os.Args[2], os.Stderr); err != nil {
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
+	cluster.Main()
 	os.Exit(m.Run())
 }
 
@@ -69,15 +63,7 @@ func newRig(t *testing.T) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	config := cluster.Config{
-		Root: root, Dir: filepath.Join(dir, "c"), Cache: cache, Nodes: 1, Pause: program(t, root, dir, "pause"),
-		BalancerCommand: []string{self, cluster.Balancer}, Out: os.Stderr,
-	}
+	config := cluster.Config{Root: root, Dir: filepath.Join(t.TempDir(), "c"), Nodes: 1, Out: os.Stderr}
 	if *keep != "" {
 		config.Dir = *keep
 	}
@@ -99,26 +85,18 @@ func newRig(t *testing.T) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
+	probe, err := build.Tool(root, "probe")
+	if err != nil {
+		t.Fatal(err)
+	}
 	now, err := release.New(release.Config{
-		Cluster: c, Root: root, Programs: filepath.Join(root, "bin"), Probe: program(t, root, dir, "probe"), Helm: helm,
+		Cluster: c, Root: root, Programs: filepath.Join(root, "bin"), Probe: probe, Helm: helm,
 		Envoy: os.Getenv("AETHER_ENVOY"), Values: []string{filepath.Join(root, "test/chaos/testdata/values.yaml")}, Out: os.Stderr,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return &rig{T: t, root: root, cluster: c, now: now, routes: new(int)}
-}
-
-// program builds a command of test/cluster, static, into dir.
-func program(t *testing.T, root, dir, name string) string {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", filepath.Join(dir, name), "./test/cluster/"+name)
-	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return filepath.Join(dir, name)
 }
 
 // before is the release of the previous revision: its charts, and programs that are built

@@ -18,17 +18,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"syscall"
 	"time"
 
-	"k8s.io/client-go/tools/clientcmd"
-
 	"aether.io/aether/internal/atomicfile"
-	"aether.io/aether/test/cluster/balancer"
 	"aether.io/aether/test/cluster/build"
 	"aether.io/aether/test/cluster/controlplane"
 	"aether.io/aether/test/cluster/machine"
@@ -43,20 +38,12 @@ const (
 	etcdPort = 2379
 )
 
-// Balancer is the program that gives LoadBalancer Services their addresses, in a group
-// with those of the control plane.
-const Balancer = "balancer"
-
 // Config is what a cluster is made from.
 type Config struct {
-	Root  string // the repository
-	Dir   string // the cluster's folder
-	Cache string // of programs
-	Nodes int    // 1 to network.MaxNodes
-	Pause string // the file of command pause
-	// BalancerCommand calls Balance with the kubeconfig that is added to it.
-	BalancerCommand []string
-	Out             io.Writer // what is being done
+	Root  string    // the repository
+	Dir   string    // the cluster's folder
+	Nodes int       // 1 to network.MaxNodes
+	Out   io.Writer // what is being done
 }
 
 // Cluster is a cluster by its folder.
@@ -92,7 +79,7 @@ func (c Cluster) nodes() (out []network.Node) {
 
 // Up makes the cluster, or what is missing of it, and returns when its nodes and its name
 // server are ready. What runs and is as it should be is left alone. An error has the
-// state of things.
+// state of things. The caller is a program that begins with Main.
 func Up(ctx context.Context, config Config) error {
 	c, err := In(config.Dir)
 	if err != nil {
@@ -135,15 +122,21 @@ func Up(ctx context.Context, config Config) error {
 type up struct {
 	Config
 	Cluster
-	kubernetes, coreDNS string // files
+	kubernetes, coreDNS, pause string // files
 }
 
 func (u *up) build(ctx context.Context) error {
-	var err error
-	if u.kubernetes, err = build.Kubernetes(u.Root).Make(ctx, u.Cache, u.Out); err != nil {
+	cache, err := build.Cache()
+	if err != nil {
 		return err
 	}
-	u.coreDNS, err = build.CoreDNS(u.Root).Make(ctx, u.Cache, u.Out)
+	if u.kubernetes, err = build.Kubernetes(u.Root).Make(ctx, cache, u.Out); err != nil {
+		return err
+	}
+	if u.coreDNS, err = build.CoreDNS(u.Root).Make(ctx, cache, u.Out); err != nil {
+		return err
+	}
+	u.pause, err = build.Tool(u.Root, "pause")
 	return err
 }
 
@@ -183,6 +176,10 @@ func (u *up) machines(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
 	for _, n := range u.nodes() {
 		if int(n) > u.Nodes {
 			if err := u.Node(n).Remove(ctx); err != nil {
@@ -193,7 +190,7 @@ func (u *up) machines(ctx context.Context) error {
 	for n := network.Node(1); int(n) <= u.Nodes; n++ {
 		spec := machine.Spec{Name: n.Name()}
 		if n == 1 {
-			lb := supervise.Command{Name: Balancer, Args: append(slices.Clone(u.BalancerCommand), plane.Admin)}
+			lb := supervise.Command{Name: balancerName, Args: []string{self, balancerName, plane.Admin}}
 			spec.Commands = []supervise.Command{plane.Etcd, plane.APIServer, plane.ControllerManager, plane.Scheduler, lb}
 		}
 		err := node.Config{
@@ -271,18 +268,4 @@ func (c Cluster) lock() (unlock func(), err error) {
 		}
 		_ = f.Close()
 	}
-}
-
-// Balance is the whole of the balancer: it works until ctx is done. The log is text, for
-// people.
-func Balance(ctx context.Context, kubeconfig string, log io.Writer) error {
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		return err
-	}
-	b, err := balancer.New(config, network.Pool, slog.New(slog.NewTextHandler(log, nil)))
-	if err != nil {
-		return err
-	}
-	return b.Run(ctx)
 }

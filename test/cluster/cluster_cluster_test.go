@@ -18,18 +18,11 @@ import (
 	"aether.io/aether/test/cluster"
 	"aether.io/aether/test/cluster/build"
 	"aether.io/aether/test/cluster/image"
-	"aether.io/aether/test/cluster/machine"
 	"aether.io/aether/test/cluster/network"
 )
 
 func TestMain(m *testing.M) {
-	machine.Main()
-	if len(os.Args) == 3 && os.Args[1] == cluster.Balancer {
-		if err := cluster.Balance(context.Background(), os.Args[2], os.Stderr); err != nil {
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
+	cluster.Main()
 	os.Exit(m.Run())
 }
 
@@ -84,19 +77,7 @@ func newRig(t *testing.T) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cache, err := build.Cache()
-	if err != nil {
-		t.Fatal(err)
-	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	r := &rig{TB: t, config: cluster.Config{
-		Root: root, Dir: filepath.Join(dir, "c"), Cache: cache, Nodes: 1, Pause: program(t, dir, "pause"),
-		BalancerCommand: []string{self, cluster.Balancer}, Out: os.Stderr,
-	}}
+	r := &rig{TB: t, config: cluster.Config{Root: root, Dir: filepath.Join(t.TempDir(), "c"), Nodes: 1, Out: os.Stderr}}
 	if r.Cluster, err = cluster.In(r.config.Dir); err != nil {
 		t.Fatal(err)
 	}
@@ -106,17 +87,6 @@ func newRig(t *testing.T) *rig {
 		}
 	})
 	return r
-}
-
-// program builds a command of test/cluster, static, into dir.
-func program(t *testing.T, dir, name string) string {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, name), "./"+name)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return filepath.Join(dir, name)
 }
 
 func (r *rig) up() {
@@ -183,10 +153,14 @@ func TestACluster(t *testing.T) {
 	before := r.footprint(t)
 	r.up()
 
+	probe, err := build.Tool(r.config.Root, "probe")
+	if err != nil {
+		t.Fatal(err)
+	}
 	archive := filepath.Join(t.TempDir(), "probe.tar")
-	err := image.Image{
+	err = image.Image{
 		Name: "example.test/probe:1", Entrypoint: []string{"/probe"}, User: "65532",
-		Files: map[string]string{"/probe": program(t, filepath.Dir(archive), "probe")},
+		Files: map[string]string{"/probe": probe},
 	}.Write(archive)
 	if err != nil {
 		t.Fatal(err)

@@ -39,7 +39,7 @@ func (u *up) apiServer(ctx context.Context) error {
 // images gives the nodes what the cluster itself runs.
 func (u *up) images(ctx context.Context) error {
 	for _, img := range []image.Image{
-		{Name: node.SandboxImage, Entrypoint: []string{"/pause"}, User: "65535:65535", Files: map[string]string{"/pause": u.Pause}},
+		{Name: node.SandboxImage, Entrypoint: []string{"/pause"}, User: "65535:65535", Files: map[string]string{"/pause": u.pause}},
 		{Name: dnsImage, Entrypoint: []string{"/coredns"}, Files: map[string]string{"/coredns": u.coreDNS}},
 	} {
 		if err := u.Give(ctx, img); err != nil {

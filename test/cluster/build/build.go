@@ -115,6 +115,16 @@ func Cache() (string, error) {
 	return filepath.Join(dir, "aether"), nil
 }
 
+// Tool is the file of a small command in a folder of test/cluster, which is built anew by each make
+// that needs it, or ErrNotBuilt; root is the repository's.
+func Tool(root, name string) (string, error) {
+	path := filepath.Join(root, ".build/cluster-tools", name)
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("%s: %w", name, ErrNotBuilt)
+	}
+	return path, nil
+}
+
 // Find returns the program's path, or ErrNotBuilt.
 func (p Program) Find(cache string) (string, error) {
 	path, err := p.path(cache)

@@ -6,7 +6,7 @@
 //	ctl [-dir DIR] load ARCHIVE…
 //	ctl [-dir DIR] down
 //
-// It is to be run in the repository's root, with commands pause and probe beside it.
+// It is to be run in the repository's root, and by make, which builds commands pause and probe too.
 package main
 
 import (
@@ -21,13 +21,12 @@ import (
 
 	"aether.io/aether/test/cluster"
 	"aether.io/aether/test/cluster/build"
-	"aether.io/aether/test/cluster/machine"
 	"aether.io/aether/test/cluster/release"
 	"aether.io/aether/test/cluster/spire"
 )
 
 func main() {
-	machine.Main()
+	cluster.Main()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, os.Args[1:]); err != nil {
@@ -54,7 +53,7 @@ func run(ctx context.Context, args []string) error {
 	case "programs":
 		return programs(ctx, *withSPIRE)
 	case "up":
-		if err := up(ctx, *dir, *nodes); err != nil {
+		if err := cluster.Up(ctx, cluster.Config{Root: ".", Dir: *dir, Nodes: *nodes, Out: os.Stderr}); err != nil {
 			return err
 		}
 		if *withSPIRE {
@@ -77,8 +76,6 @@ func run(ctx context.Context, args []string) error {
 		return c.Load(ctx, flags.Args()[1:]...)
 	case "down":
 		return c.Down(ctx)
-	case cluster.Balancer:
-		return cluster.Balance(ctx, flags.Arg(1), os.Stderr)
 	default:
 		return errors.New("want programs, up, install, load or down")
 	}
@@ -116,12 +113,11 @@ func install(ctx context.Context, c cluster.Cluster, envoy string, values []stri
 	if err := c.Offer("helm", helm); err != nil {
 		return err
 	}
-	self, err := os.Executable()
+	probe, err := build.Tool(".", "probe")
 	if err != nil {
 		return err
 	}
-	config := release.Config{Cluster: c, Root: ".", Programs: "bin", Probe: filepath.Join(filepath.Dir(self), "probe"), Envoy: envoy, Helm: helm, Values: values, TakeOver: true, Out: os.Stderr}
-	r, err := release.New(config)
+	r, err := release.New(release.Config{Cluster: c, Root: ".", Programs: "bin", Probe: probe, Envoy: envoy, Helm: helm, Values: values, TakeOver: true, Out: os.Stderr})
 	if err != nil {
 		return err
 	}
@@ -155,20 +151,4 @@ func upSPIRE(ctx context.Context, c cluster.Cluster) error {
 		return err
 	}
 	return s.Register(ctx, spire.Controller(release.Namespace, release.Name))
-}
-
-func up(ctx context.Context, dir string, nodes int) error {
-	cache, err := build.Cache()
-	if err != nil {
-		return err
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	return cluster.Up(ctx, cluster.Config{
-		Root: ".", Dir: dir, Cache: cache, Nodes: nodes, Out: os.Stderr,
-		Pause:           filepath.Join(filepath.Dir(self), "pause"),
-		BalancerCommand: []string{self, cluster.Balancer},
-	})
 }
