@@ -157,8 +157,12 @@ func ReadSettings(d statedir.Dir) (Settings, error) {
 func (in *Instance) parts(control, envoy context.Context, n *narrator.Narrator, r *running, sockets *controlPorts, logs *logFiles) ([]run.Part, error) {
 	var parts []run.Part
 	add := func(own context.Context, name string, command func() *exec.Cmd) error {
+		usage := 0                // none ends the instance
+		if name == "controller" { // its flags are a person's. What the proxy has of them it refuses too, and is not the one that they were given to
+			usage = run.ExitUsage
+		}
 		var logged int64 // where in its log this run of the process began; child calls in turn
-		p, err := child.New(child.Config{Name: name, PIDFile: in.c.State.PIDFile(name), Log: in.c.Log, Healthy: healthy, Usage: run.ExitUsage, Command: func() *exec.Cmd {
+		p, err := child.New(child.Config{Name: name, PIDFile: in.c.State.PIDFile(name), Log: in.c.Log, Healthy: healthy, Usage: usage, Command: func() *exec.Cmd {
 			cmd := command()
 			log := logs.of(name)
 			cmd.Stdout, cmd.Stderr = log, log
