@@ -5,7 +5,9 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,10 +35,28 @@ const (
 	single = `{"routeScopes":"Single"}`
 )
 
+// faults is what a record told of its file.
+type faults struct {
+	mu  sync.Mutex
+	all []error
+}
+
+func (f *faults) add(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.all = append(f.all, err)
+}
+
+func (f *faults) list() []error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.all)
+}
+
 // process is a record that a process keeps until stop.
-func process(t *testing.T, path string, faults *[]error) (r *record.Record, stop func()) {
+func process(t *testing.T, path string, told *faults) (r *record.Record, stop func()) {
 	t.Helper()
-	r, err := record.New(record.Config{Path: path, OnFault: func(err error) { *faults = append(*faults, err) }})
+	r, err := record.New(record.Config{Path: path, OnFault: told.add})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,8 +109,8 @@ func want(t *testing.T, when string, got map[string]string, expected map[string]
 func TestWhatAGatewayWasServedByOutlivesTheProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "served.json")
-		var faults []error
-		r, stop := process(t, path, &faults)
+		var told faults
+		r, stop := process(t, path, &told)
 		want(t, "at first", onRecord(t, r), map[string]string{})
 		r.Update(nil, served(web, strict), true)
 		r.Update(nil, served(other, single), true)
@@ -105,7 +125,7 @@ func TestWhatAGatewayWasServedByOutlivesTheProcess(t *testing.T) {
 		synctest.Wait()
 		stop()
 
-		r, stop = process(t, path, &faults)
+		r, stop = process(t, path, &told)
 		want(t, "of the process before", onRecord(t, r), map[string]string{"web": strict, "other": single})
 		r.Update(nil, served(web, single), false)
 		want(t, "changed", onRecord(t, r), map[string]string{"web": single})
@@ -116,10 +136,10 @@ func TestWhatAGatewayWasServedByOutlivesTheProcess(t *testing.T) {
 		synctest.Wait()
 		stop()
 
-		r, stop = process(t, path, &faults)
+		r, stop = process(t, path, &told)
 		want(t, "after that", onRecord(t, r), map[string]string{})
 		stop()
-		for _, err := range faults {
+		for _, err := range told.list() {
 			if err != nil {
 				t.Error(err)
 			}
@@ -130,20 +150,20 @@ func TestWhatAGatewayWasServedByOutlivesTheProcess(t *testing.T) {
 func TestWhatCannotBeWrittenIsToldAndWrittenLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "state")
-		var faults []error
-		r, stop := process(t, filepath.Join(dir, "served.json"), &faults)
+		var told faults
+		r, stop := process(t, filepath.Join(dir, "served.json"), &told)
 		r.Update(nil, served(web, strict), true)
 		synctest.Wait()
-		if len(faults) != 1 || faults[0] == nil {
-			t.Fatalf("faults %v, want one: the directory is not there", faults)
+		if list := told.list(); len(list) != 1 || list[0] == nil {
+			t.Fatalf("faults %v, want one: the directory is not there", list)
 		}
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Second) // of the bubble
 		synctest.Wait()
-		if faults[len(faults)-1] != nil {
-			t.Errorf("the last fault is %v", faults)
+		if list := told.list(); list[len(list)-1] != nil {
+			t.Errorf("the last fault is not mended: %v", list)
 		}
 		if err := os.RemoveAll(dir); err != nil {
 			t.Fatal(err)
@@ -154,7 +174,7 @@ func TestWhatCannotBeWrittenIsToldAndWrittenLater(t *testing.T) {
 		r.Rewrite()
 		synctest.Wait()
 		stop()
-		r, stop = process(t, filepath.Join(dir, "served.json"), &faults)
+		r, stop = process(t, filepath.Join(dir, "served.json"), &told)
 		want(t, "written again", onRecord(t, r), map[string]string{"web": strict})
 		stop()
 	})
