@@ -3,9 +3,7 @@
 package kubernetes_test
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"io"
 	"net/http"
 	"os"
@@ -16,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"aether.io/aether/test/audit"
 	"aether.io/aether/test/cluster/apiserver"
 )
 
@@ -86,32 +85,17 @@ func (r *rig) leader(a, b *replica) (leads, follows *replica) {
 // statusWrites counts writes of statuses, by the program that made them.
 func (r *rig) statusWrites() map[string]int {
 	r.Helper()
-	f, err := os.Open(r.server.AuditLog)
+	all, err := audit.Since(r.server.AuditLog, 0)
 	if err != nil {
 		r.Fatal(err)
 	}
-	defer f.Close()
 	out := map[string]int{}
-	lines := bufio.NewReader(f)
-	for { // Exits: the end of the file; a line that is still being written.
-		line, err := lines.ReadBytes('\n')
-		if err != nil {
-			return out
-		}
-		var e struct {
-			UserAgent string `json:"userAgent"`
-			ObjectRef struct {
-				APIGroup    string `json:"apiGroup"`
-				Subresource string `json:"subresource"`
-			} `json:"objectRef"`
-		}
-		if err := json.Unmarshal(line, &e); err != nil {
-			r.Fatalf("audit log: %v: %s", err, line)
-		}
-		if program, _, _ := strings.Cut(e.UserAgent, "/"); e.ObjectRef.Subresource == "status" && e.ObjectRef.APIGroup == "gateway.networking.k8s.io" {
-			out[program]++
+	for _, w := range all {
+		if w.ObjectRef.Subresource == "status" && w.ObjectRef.APIGroup == "gateway.networking.k8s.io" {
+			out[w.Program()]++
 		}
 	}
+	return out
 }
 
 // write makes routes and waits until each has its status, which only the leader may write.

@@ -3,9 +3,7 @@
 package kubernetes_test
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -18,6 +16,7 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 
+	"aether.io/aether/test/audit"
 	"aether.io/aether/test/cluster/build"
 )
 
@@ -103,40 +102,19 @@ func (c *release) readiness(ctx context.Context) string {
 	return string(text)
 }
 
-// write is one write that was answered with success.
-type write struct {
-	Verb      string
-	UserAgent string
-	ObjectRef struct{ Namespace, Name, Resource, Subresource, APIGroup string }
-	Response  struct{ Code int } `json:"responseStatus"`
-}
-
-func (w write) String() string {
-	return fmt.Sprintf("%s %s/%s %s/%s", w.Verb, w.ObjectRef.Resource, w.ObjectRef.Subresource, w.ObjectRef.Namespace, w.ObjectRef.Name)
-}
-
-// writes are those of a program.
-func (r *rig) writes(program string) (out []write) {
+// writes are those of a program that were answered with success.
+func (r *rig) writes(program string) (out []audit.Write) {
 	r.Helper()
-	f, err := os.Open(r.server.AuditLog)
+	all, err := audit.Since(r.server.AuditLog, 0)
 	if err != nil {
 		r.Fatal(err)
 	}
-	defer f.Close()
-	lines := bufio.NewReader(f)
-	for { // Exits: the end of the file; a line that is still being written.
-		line, err := lines.ReadBytes('\n')
-		if err != nil {
-			return out
-		}
-		var w write
-		if err := json.Unmarshal(line, &w); err != nil {
-			r.Fatalf("audit log: %v: %s", err, line)
-		}
-		if name, _, _ := strings.Cut(w.UserAgent, "/"); name == program && w.Response.Code < 300 {
+	for _, w := range all {
+		if w.Program() == program && w.Done() {
 			out = append(out, w)
 		}
 	}
+	return out
 }
 
 // keepsTo fails if a release wrote anything outside of its namespaces and its class, but for
