@@ -17,6 +17,8 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"aether.io/aether/internal/test/collector"
 )
 
 // The API server calls the webhook as the chart's configuration says, with the certificate that
@@ -130,8 +132,10 @@ func TestTheControllerKeepsWhomTheAPIServerTrusts(t *testing.T) {
 	}
 	one, two := a.rig.port(), a.rig.port()
 	a.spread(one, two)
+	exports := collector.Start(t, collector.Config{})
 	for _, port := range []int{one, two} {
-		a.startReplica("controller-"+strconv.Itoa(port), "--webhook-bind-address="+a.at(port), "--webhook-server-name="+webhookHost, "--webhook-configuration="+hookConfig)
+		args := append(exporting(exports), "--webhook-bind-address="+a.at(port), "--webhook-server-name="+webhookHost, "--webhook-configuration="+hookConfig)
+		a.startReplica("controller-"+strconv.Itoa(port), args...)
 	}
 	a.apply(config)
 	a.eventually("a wrong MeshConfig is refused", func(ctx context.Context) bool { return a.refuses(ctx) == nil })
@@ -142,6 +146,7 @@ func TestTheControllerKeepsWhomTheAPIServerTrusts(t *testing.T) {
 	}
 	right := a.config().Webhooks[0].ClientConfig.CABundle
 
+	t.Run("each review is a span", func(t *testing.T) { a.in(t).reviewsAreSpans(exports, one) })
 	t.Run("taken away", func(t *testing.T) {
 		a := a.in(t)
 		a.kubectl("", "patch", "validatingwebhookconfiguration", hookConfig, "--type=json", "--patch", `[{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]`)

@@ -159,15 +159,21 @@ func freePort(t *testing.T) uint16 {
 	return uint16(l.Addr().(*net.TCPAddr).Port)
 }
 
-// Received is what was sent until now, each request of OTLP by itself, oldest first.
-func (c *Collector) Received(t *testing.T) []Request {
+// Raw is what was sent until now, as it was written: a request of OTLP/JSON a line, oldest first.
+func (c *Collector) Raw(t *testing.T) []byte {
 	t.Helper()
 	raw, err := os.ReadFile(c.path("received"))
 	if err != nil && !os.IsNotExist(err) {
 		t.Fatal(err)
 	}
+	return raw
+}
+
+// Received is what was sent until now, each request of OTLP by itself, oldest first.
+func (c *Collector) Received(t *testing.T) []Request {
+	t.Helper()
 	var list []Request
-	for line := range bytes.Lines(raw) {
+	for line := range bytes.Lines(c.Raw(t)) {
 		if !bytes.HasSuffix(line, []byte("\n")) {
 			break // being written
 		}
