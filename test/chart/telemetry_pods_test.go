@@ -111,11 +111,11 @@ func delivered(r *pods.Rig, want string) {
 	})
 }
 
-// statusSays waits until aetherctl status says something, or not.
-func statusSays(r *pods.Rig, text string, is bool) {
+// statusSays waits until aetherctl status, with these arguments, says something, or not.
+func statusSays(r *pods.Rig, text string, is bool, args ...string) {
 	r.Helper()
 	r.Eventually(func(ctx context.Context) string {
-		cmd := exec.CommandContext(ctx, filepath.Join(r.Programs, "aetherctl"), "status")
+		cmd := exec.CommandContext(ctx, filepath.Join(r.Programs, "aetherctl"), append([]string{"status"}, args...)...)
 		cmd.Env = append(os.Environ(), "KUBECONFIG="+r.Cluster.Kubeconfig(), "XDG_STATE_HOME="+r.TempDir())
 		out, err := cmd.CombinedOutput()
 		if err == nil && strings.Contains(string(out), text) == is {

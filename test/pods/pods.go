@@ -27,6 +27,9 @@ type Rig struct {
 	testing.TB
 	release.Release
 	Namespace string // the test's own, where only restricted pods may be
+	Class     string // of the Gateways that it makes
+
+	made *[]string // every namespace of the test
 }
 
 // New makes the namespace, which is removed when the test ends. It fails the test if there is
@@ -56,7 +59,7 @@ func New(t testing.TB) *Rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &Rig{TB: t, Release: rel, Namespace: "test-" + strings.ToLower(rand.Text()[:8])}
+	r := &Rig{TB: t, Release: rel, Namespace: "test-" + strings.ToLower(rand.Text()[:8]), Class: "coxswain", made: &[]string{}}
 	if _, err := os.Stat(c.Kubeconfig()); err != nil {
 		t.Fatalf("there is no cluster: run make cluster-up (%v)", err)
 	}
@@ -68,12 +71,33 @@ func New(t testing.TB) *Rig {
 		if t.Failed() {
 			t.Log(rel.State(ctx))
 		}
-		if _, err := c.Kubectl(ctx, "", "delete", "namespace", r.Namespace, "--timeout="+Patience.String()); err != nil {
+		if _, err := c.Kubectl(ctx, "", append([]string{"delete", "namespace", "--timeout=" + Patience.String()}, *r.made...)...); err != nil {
 			t.Error(err)
 		}
 	})
-	r.Apply(fmt.Sprintf("{apiVersion: v1, kind: Namespace, metadata: {name: %s, labels: {pod-security.kubernetes.io/enforce: restricted}}}", r.Namespace))
+	r.makeNamespace()
 	return r
+}
+
+func (r *Rig) makeNamespace() {
+	r.Helper()
+	*r.made = append(*r.made, r.Namespace)
+	r.Apply(fmt.Sprintf("{apiVersion: v1, kind: Namespace, metadata: {name: %s, labels: {pod-security.kubernetes.io/enforce: restricted}}}", r.Namespace))
+}
+
+// Another is the same test in one more namespace, which is removed together with its first, and
+// whose state is logged if the test fails.
+func (r *Rig) Another(name string) *Rig {
+	r.Helper()
+	out := *r
+	out.Namespace = r.Namespace + "-" + name
+	out.makeNamespace()
+	r.Cleanup(func() {
+		if r.Failed() {
+			r.Log(out.StateIn(context.WithoutCancel(r.Context()), out.Namespace))
+		}
+	})
+	return &out
 }
 
 // Kubectl runs kubectl in the test's namespace and returns what it printed. It may be used
@@ -165,13 +189,13 @@ func (r *Rig) Gateway(name, host, service string) {
 apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
 metadata: {name: %[1]s}
-spec: {gatewayClassName: coxswain, listeners: [{name: http, protocol: HTTP, port: 80}]}
+spec: {gatewayClassName: %[4]s, listeners: [{name: http, protocol: HTTP, port: 80}]}
 ---
 apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
 metadata: {name: %[3]s}
 spec: {parentRefs: [{name: %[1]s}], hostnames: [%[2]s], rules: [{backendRefs: [{name: %[3]s, port: 80}]}]}
-`, name, host, service))
+`, name, host, service, r.Class))
 }
 
 // Address waits until the Gateway is programmed and returns where it is reached on port 80. The

@@ -122,10 +122,10 @@ func (r Release) Install(ctx context.Context, name, chart string, args ...string
 	return err
 }
 
-// Helm runs helm in the namespace and returns what it printed; the error has what it
-// complained of. It keeps its files in the cluster's folder.
+// Helm runs helm in the namespace, or in another that args name, and returns what it printed; the
+// error has what it complained of. It keeps its files in the cluster's folder.
 func (r Release) Helm(ctx context.Context, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, r.Config.Helm, append(args, "--kubeconfig", r.Cluster.Kubeconfig(), "--namespace", Namespace)...)
+	cmd := exec.CommandContext(ctx, r.Config.Helm, append([]string{"--kubeconfig", r.Cluster.Kubeconfig(), "--namespace", Namespace}, args...)...)
 	home := filepath.Join(filepath.Dir(r.Cluster.Kubeconfig()), "helm-home")
 	cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
 	out, err := cmd.Output()
@@ -136,7 +136,10 @@ func (r Release) Helm(ctx context.Context, args ...string) (string, error) {
 }
 
 // State is what a person would look at when it does not become ready.
-func (r Release) State(ctx context.Context) string {
+func (r Release) State(ctx context.Context) string { return r.StateIn(ctx, Namespace) }
+
+// StateIn is the same of a release in a namespace.
+func (r Release) StateIn(ctx context.Context, namespace string) string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
 	var out strings.Builder
@@ -146,7 +149,7 @@ func (r Release) State(ctx context.Context) string {
 		{"get", "gateways", "--all-namespaces"},
 		{"logs", "--selector=app.kubernetes.io/name=aether", "--all-containers", "--prefix", "--tail=15", "--ignore-errors"},
 	} {
-		text, err := r.Cluster.Kubectl(ctx, "", append(args, "--namespace="+Namespace, "--request-timeout=5s")...)
+		text, err := r.Cluster.Kubectl(ctx, "", append(args, "--namespace="+namespace, "--request-timeout=5s")...)
 		fmt.Fprintf(&out, "\n--- kubectl %s\n%s", strings.Join(args, " "), text)
 		if err != nil {
 			fmt.Fprintln(&out, err)
