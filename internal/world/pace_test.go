@@ -127,7 +127,7 @@ func TestChangesWithoutEndAreSentTogether(t *testing.T) {
 		}
 		// What there was room for at first, what came since, and that the last was begun before
 		// there was room for all of it.
-		if most := rate + rate*int(lasts/time.Second) + proxies; c.sent > most || c.sent < most/2 {
+		if most := 2*rate + rate*int(lasts/time.Second) + proxies; c.sent > most || c.sent < most/2 {
 			t.Errorf("%d snapshots were sent, want at most %d and not much less", c.sent, most)
 		}
 		time.Sleep(world.DefaultHold)

@@ -36,7 +36,7 @@ type Config struct {
 	Tombstones  int              // how many removals a scope remembers beside as many as it has resources; 0: 1000
 	Versions    int              // how many versions a scope that was sent can be resumed from; 0: 1000
 	Rate        int              // of snapshots a second that changes make in the long run, in all scopes; 0: DefaultRate
-	Burst       int              // snapshots that changes may make at once before Rate counts; 0: as many as Rate makes in a second
+	Burst       int              // snapshots that changes may make at once before Rate counts; 0: as many as Rate makes in two seconds
 	Hold        time.Duration    // the longest that a change waits because of Rate; 0: DefaultHold
 	Now         func() time.Time // nil: time.Now
 	Log         *slog.Logger     // nil: discard
@@ -45,8 +45,8 @@ type Config struct {
 // The defaults of a Config. To send a snapshot and take its answer costs a controller some
 // 100 µs of a processor.
 const (
-	DefaultRate = 2000
-	DefaultHold = 100 * time.Millisecond
+	DefaultRate = 1000
+	DefaultHold = 200 * time.Millisecond
 )
 
 // World is every scope's resources and the proxies that subscribe to them. It is
@@ -91,7 +91,7 @@ func New(cfg Config) *World {
 		cfg.Rate = DefaultRate
 	}
 	if cfg.Burst == 0 {
-		cfg.Burst = cfg.Rate
+		cfg.Burst = 2 * cfg.Rate
 	}
 	if cfg.Hold == 0 {
 		cfg.Hold = DefaultHold
