@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -38,6 +40,25 @@ func TestTestsThatNeedPodsAreFound(t *testing.T) {
 	})
 	if found == 0 {
 		t.Error("no test needs pods: their names are looked for in the wrong way")
+	}
+}
+
+// What is large is a program that somebody built, and is in every clone from then on.
+func TestNothingLargeIsCommitted(t *testing.T) {
+	const most = 512 << 10 // bytes
+	if _, err := os.Stat(".git"); err != nil {
+		t.Skip("this tree is not a clone: nothing is committed in it")
+	}
+	list, err := exec.CommandContext(t.Context(), "git", "-c", "safe.directory=*", "ls-tree", "-r", "-l", "-z", "HEAD").Output()
+	if err != nil {
+		t.Fatalf("list what is committed: %v", err)
+	}
+	for line := range strings.SplitSeq(strings.TrimRight(string(list), "\x00"), "\x00") { // <mode> blob <id> <size> TAB <path>
+		about, path, _ := strings.Cut(line, "\t")
+		fields := strings.Fields(about)
+		if size, err := strconv.Atoi(fields[len(fields)-1]); err != nil || size > most {
+			t.Errorf("%s is too large to be committed, or has no size: %q", path, about)
+		}
 	}
 }
 

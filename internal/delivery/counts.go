@@ -133,7 +133,7 @@ func (c counts) cause() Cause {
 		return Cause{configv1.MeshConfigReasonCollectorUnreachable, "it cannot be connected to"}
 	case c.babble > 0:
 		return Cause{configv1.MeshConfigReasonCollectorRefuses, "it does not speak OTLP over gRPC"}
-	case c.unanswered > 0 || c.overflown > 0 && c.arrived == 0 && c.refused <= c.overflown: // nothing comes back
+	case c.unanswered > 0 || c.overflown > 0 && c.arrived == 0 && c.cut == 0 && c.refused <= c.overflown: // nothing comes back
 		return Cause{configv1.MeshConfigReasonCollectorNotAnswering, "it does not answer in time"}
 	case c.overflown > 0 && c.arrived > 0:
 		return Cause{configv1.MeshConfigReasonCollectorOverloaded, "more is to be sent than it takes, and the rest is dropped"}

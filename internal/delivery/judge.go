@@ -40,7 +40,10 @@ func (j *judge) take(now time.Time, of counts) {
 		j.said, j.since, j.turning = good, now, time.Time{}
 	default:
 		if j.turning.IsZero() {
-			j.turning, j.failed = now, counts{}
+			j.turning = now
+			if was == bad {
+				j.failed = counts{}
+			}
 		}
 		if was == bad {
 			j.failed = j.failed.plus(of)
@@ -73,8 +76,12 @@ func (j *judge) turn(now time.Time) {
 }
 
 // recast takes the cause of all that failed for as long as it takes to confirm: a while by
-// itself may show but a part of what is wrong, as the overflow behind requests that hang.
+// itself may show but a part of what is wrong, as the overflow behind requests that hang. That
+// begins with a failure, so of rare ones it takes two.
 func (j *judge) recast(now time.Time, of counts) {
+	if j.failed == (counts{}) && now.Sub(j.settled) >= j.confirm {
+		j.settled = now
+	}
 	j.failed = j.failed.plus(of)
 	if now.Sub(j.settled) < j.confirm {
 		return

@@ -62,6 +62,7 @@ func TestACauseIsThatOfAllThatFailedForTenSeconds(t *testing.T) {
 	unreachable, silent := configv1.MeshConfigReasonCollectorUnreachable, configv1.MeshConfigReasonCollectorNotAnswering
 	for script, want := range map[string]string{
 		"bbb": unreachable, "bbbu": unreachable, "bbbubub": unreachable, "bbbuu": silent,
+		"bbb...u": unreachable, "bbb...u..b": unreachable, "bbb...u..b..u": unreachable, "bbbgu": unreachable, "bbb...u..u": silent,
 		"oou": silent, "uoo": silent, "uoououo": silent, "ooo": silent, "oouooooo": silent,
 	} {
 		if _, j := at(script); j.cause.Reason != want {
@@ -77,6 +78,7 @@ func TestOverflowIsAnOverloadOnlyIfSomethingArrives(t *testing.T) {
 	}{
 		"a part arrives":            {counts{arrived: 5, refused: 50, overflown: 50}, configv1.MeshConfigReasonCollectorOverloaded},
 		"nothing comes back":        {counts{refused: 50, overflown: 50}, configv1.MeshConfigReasonCollectorNotAnswering},
+		"it closes connections":     {counts{refused: 50, overflown: 50, cut: 2}, configv1.MeshConfigReasonCollectorRefuses},
 		"nothing but errors return": {counts{refused: 60, overflown: 50}, configv1.MeshConfigReasonCollectorRefuses},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -35,7 +35,7 @@ type Config struct {
 	KeepMost    int              // how many of those a scope remembers, the youngest; 0: 1000
 	Tombstones  int              // how many removals a scope remembers beside as many as it has resources; 0: 1000
 	Versions    int              // how many versions a scope that was sent can be resumed from; 0: 1000
-	Rate        int              // of snapshots a second that changes make in the long run, in all scopes; 0: DefaultRate
+	Rate        int              // of snapshots a second that changes make in the long run, in all scopes, if Hold leaves time for that; 0: DefaultRate
 	Burst       int              // snapshots that changes may make at once before Rate counts; 0: as many as Rate makes in two seconds
 	Hold        time.Duration    // the longest that a change waits because of Rate; 0: DefaultHold
 	Now         func() time.Time // nil: time.Now
