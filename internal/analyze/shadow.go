@@ -28,29 +28,44 @@ const mostHosts = 8
 
 // shadows tells of matches that are equal to one that is tried before them at the same host.
 // Which are tried where, and in what order, is read off the routes that the graph made. One
-// that only comes after a route which names the host more precisely is as it is meant to be.
+// that only comes after a route which names the host more precisely is as it is meant to be,
+// and so is one that gets requests for the host at another listener.
 func (a *analysis) shadows() {
 	matches := a.matches()
 	found := map[shadow]map[string]bool{} // by host
+	free := map[string]map[string]bool{}  // hosts for which a match gets requests, by its name
 	for _, r := range a.tables {
 		var s routev3.ScopedRouteConfiguration
 		if err := proto.Unmarshal(r.Payload, &s); err != nil {
 			continue // it was made by this process
 		}
 		for _, v := range s.GetRouteConfiguration().GetVirtualHosts() {
-			for _, one := range shadowed(v, matches) {
-				if found[one] == nil {
-					found[one] = map[string]bool{}
-				}
-				found[one][v.GetDomains()[0]] = true
+			host := v.GetDomains()[0]
+			shadows, first := shadowed(v, matches)
+			for _, one := range shadows {
+				note(found, one, host)
+			}
+			for _, name := range first {
+				note(free, name, host)
 			}
 		}
 	}
+	maps.DeleteFunc(found, func(one shadow, at map[string]bool) bool {
+		maps.DeleteFunc(at, func(host string, _ bool) bool { return free[one.match][host] })
+		return len(at) == 0
+	})
 	for _, one := range slices.SortedFunc(maps.Keys(found), func(x, y shadow) int {
 		return cmp.Or(strings.Compare(x.match, y.match), strings.Compare(x.by, y.by))
 	}) {
 		a.tellShadow(matches[one.match], matches[one.by], found[one])
 	}
+}
+
+func note[K comparable](in map[K]map[string]bool, k K, host string) {
+	if in[k] == nil {
+		in[k] = map[string]bool{}
+	}
+	in[k][host] = true
 }
 
 func (a *analysis) tellShadow(m, by rule.Match, at map[string]bool) {
@@ -93,8 +108,9 @@ func (a *analysis) matches() map[string]rule.Match {
 	return out
 }
 
-// shadowed is the matches of a virtual host that equal an earlier one of it.
-func shadowed(v *routev3.VirtualHost, matches map[string]rule.Match) (out []shadow) {
+// shadowed is the matches of a virtual host that equal an earlier one of it, and the names of
+// those that do not.
+func shadowed(v *routev3.VirtualHost, matches map[string]rule.Match) (out []shadow, free []string) {
 	first, seen := map[string]string{}, map[string]bool{}
 	for _, r := range v.GetRoutes() {
 		// A match may be several routes, whose names begin with its own.
@@ -109,7 +125,7 @@ func shadowed(v *routev3.VirtualHost, matches map[string]rule.Match) (out []shad
 		seen[name] = true
 		by, taken := first[asked(m)]
 		if !taken {
-			first[asked(m)] = name
+			first[asked(m)], free = name, append(free, name)
 			continue
 		}
 		host := v.GetDomains()[0]
@@ -117,7 +133,7 @@ func shadowed(v *routev3.VirtualHost, matches map[string]rule.Match) (out []shad
 			out = append(out, shadow{name, by})
 		}
 	}
-	return out
+	return out, free
 }
 
 // asked is what a match asks of a request, the same for all that ask the same.

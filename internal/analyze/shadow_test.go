@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"aether.io/aether/internal/analyze"
 	"aether.io/aether/internal/analyze/code"
 	"aether.io/aether/internal/object"
 )
@@ -87,6 +88,29 @@ func TestAMatchThatGetsNoRequestIsTold(t *testing.T) {
 			}
 			if !slices.Equal(got, c.want) {
 				t.Errorf("found\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(c.want, "\n"))
+			}
+		})
+	}
+}
+
+// What redirects to HTTPS at one listener takes nothing of the same route at another.
+func TestAMatchThatGetsRequestsAtAnotherListenerIsNotTold(t *testing.T) {
+	const cart = "{path: {value: /cart}}"
+	gateway := strings.Replace(gatewayOfOne, "port: 80}", "port: 80}\n  - {name: other, protocol: HTTP, port: 8080}", 1)
+	first := strings.Replace(routeWith("a", "shop.example.com", matching(cart)), "{name: web}", "{name: web, sectionName: other}", 1)
+	for name, c := range map[string]struct {
+		second string
+		told   bool
+	}{
+		"at both":           {routeWith("b", "shop.example.com", matching(cart)), false},
+		"at no other":       {strings.Replace(routeWith("b", "shop.example.com", matching(cart)), "{name: web}", "{name: web, sectionName: other}", 1), true},
+		"at the port alone": {strings.Replace(routeWith("b", "shop.example.com", matching(cart)), "{name: web}", "{name: web, port: 8080}", 1), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := run(t, config(code.Anywhere), gateway+first+c.second)
+			told := slices.ContainsFunc(all, func(f analyze.Finding) bool { return f.Code == code.Shadowed })
+			if told != c.told {
+				t.Errorf("told %t, want %t: %+v", told, c.told, all)
 			}
 		})
 	}
