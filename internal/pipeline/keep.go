@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"aether.io/aether/internal/logkey"
+	"aether.io/aether/internal/run"
 )
 
 // Recall takes up the convictions that an earlier process left in the store. It comes
@@ -45,7 +46,7 @@ func (p *Pipeline) keep(ctx context.Context) {
 	}
 	retry := time.NewTimer(time.Hour)
 	defer retry.Stop()
-	told := ""
+	var fault run.Fault
 	// Exits: ctx is done.
 	for {
 		select {
@@ -59,15 +60,13 @@ func (p *Pipeline) keep(ctx context.Context) {
 		p.mu.Unlock()
 		retry.Stop()
 		err := p.c.Store.Save(ctx, convicted)
-		if err == nil {
-			told = ""
+		news := fault.Becomes(err)
+		switch {
+		case err == nil:
 			continue
-		}
-		if ctx.Err() != nil {
+		case ctx.Err() != nil:
 			return
-		}
-		if told != err.Error() { // the same is told once, not with each try
-			told = err.Error()
+		case news:
 			p.c.Log.Error("save which objects are quarantined; will retry", logkey.Error, err, logkey.Wait, p.c.Retry)
 		}
 		retry.Reset(p.c.Retry)
