@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"aether.io/aether/internal/journal"
 	"aether.io/aether/internal/source"
@@ -23,22 +22,15 @@ func (p *problems) setAhead(ids []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(ids) == 0 {
-		p.ahead = nil
-		p.moments.Add(time.Now(), journal.Mended, "no proxy has newer configuration than this controller any more", nil)
+		p.mend(&p.ahead, journal.Mended, "no proxy has newer configuration than this controller any more")
 		return
 	}
 	named := strings.Join(ids[:min(len(ids), mostNamed)], ", ")
 	if more := len(ids) - mostNamed; more > 0 {
 		named += fmt.Sprintf(" and %d more", more)
 	}
-	now := source.Problem{
-		Severity: source.Warning, Object: "Proxies that are ahead", Since: time.Now(),
+	p.restate(&p.ahead, source.Problem{
+		Severity: source.Warning, Object: "Proxies that are ahead",
 		Message: fmt.Sprintf("%s: newer configuration than this controller has, so they take nothing from it and serve what they have; %s", named, p.aheadHelp()),
-	}
-	if p.ahead == nil {
-		p.moments.Add(time.Now(), journal.Problem, now.String(), now)
-	} else {
-		now.Since = p.ahead[0].Since
-	}
-	p.ahead = []source.Problem{now}
+	})
 }

@@ -119,6 +119,17 @@ func (p *problems) tell(place *[]source.Problem, now source.Problem) {
 	p.moments.Add(now.Since, journal.Problem, now.String(), now)
 }
 
+// restate tells of a problem whose message changes while it lasts: only its beginning is for the
+// journal. The caller holds mu.
+func (p *problems) restate(place *[]source.Problem, now source.Problem) {
+	if *place == nil {
+		p.tell(place, now)
+		return
+	}
+	now.Since = (*place)[0].Since
+	*place = []source.Problem{now}
+}
+
 // mend empties a place, and says how that is told if there was something. The caller holds mu.
 func (p *problems) mend(place *[]source.Problem, kind journal.Kind, text string) {
 	if *place != nil {
@@ -185,16 +196,11 @@ func (p *problems) setCollector(address, wrong string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	place := "Collector/" + address
-	switch {
-	case wrong == "":
+	if wrong == "" {
 		p.mend(&p.exports, journal.Mended, place+": what is exported arrives again")
-	case p.exports == nil:
-		p.tell(&p.exports, source.Problem{Severity: source.Warning, Object: place, Message: wrong})
-	default:
-		now := p.exports[0]
-		now.Message = wrong
-		p.exports = []source.Problem{now}
+		return
 	}
+	p.restate(&p.exports, source.Problem{Severity: source.Warning, Object: place, Message: wrong})
 }
 
 // setMemory takes what is not left, at a place, to the controller that comes next; nil: everything is.
